@@ -1,1 +1,3 @@
-//! tarn-image
+//! The cluster's metadata as one value, and what can be read from it.
+
+pub mod config;

@@ -1,1 +1,40 @@
-//! tarn-log
+//! What one broker keeps on its disks: partition logs in Apache Kafka's on-disk format.
+//!
+//! A [`Log`] is one partition: segments of record batches with their indexes, the leader epochs and
+//! the producer states that go with them. A [`LogDir`] is one entry of `log.dirs`: its lock, its
+//! checkpoint files and the partitions found in it. [`Descriptors`] is the node's budget of open files.
+//!
+//! Nothing here has a runtime, a clock or a socket: callers pass the time, and what may take long comes
+//! back as a job that any thread can run.
+
+pub mod checkpoints;
+pub mod descriptors;
+pub mod disk;
+pub mod epochs;
+pub mod limits;
+pub mod log;
+pub mod log_dir;
+pub mod meta_properties;
+pub mod producers;
+pub mod read_plan;
+mod recovery;
+pub mod segment;
+
+mod config;
+mod error;
+mod home;
+mod removal;
+
+pub use config::{FlushPolicy, LogConfig};
+pub use descriptors::{Descriptors, SegmentFile};
+pub use disk::{Disk, DiskFile, RealDisk};
+pub use epochs::{EpochEnd, EpochError, EpochHistory, EpochStart};
+pub use error::{AppendError, LogError, ReadError};
+pub use log::{
+    Appended, FlushJob, Flushed, FoundTimestamp, Log, TimestampSearch, Truncated,
+};
+pub use log_dir::{FoundPartition, LogDir, LogDirError};
+pub use read_plan::{FileSlice, ReadPlan};
+pub use recovery::{Opening, RecoveryReport, Shutdown};
+pub use removal::RemovalJob;
+pub use segment::txn_index::AbortedTransaction;

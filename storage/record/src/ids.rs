@@ -106,6 +106,16 @@ impl Timestamp {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicId(pub Uuid);
 
+/// One partition, named by its topic's id so that a topic created again under the same name is another.
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[display("{topic_id}-{partition}")]
+pub struct TopicIdPartition {
+    /// The topic.
+    pub topic_id: TopicId,
+    /// The partition within it.
+    pub partition: PartitionIndex,
+}
+
 /// Text that is not a topic id.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("'{0}' is not an id: 22 characters of URL-safe base64 are expected")]

@@ -1,0 +1,455 @@
+//! The owning core's half of a fetch session (KIP-227): which of its partitions a session wants, and
+//! which of them have news.
+//!
+//! A partition tells its watchers when it has something to say: an append, a new high watermark or log
+//! start, another leader epoch. That puts it in the session's queue of news, once, and wakes the session
+//! where it is waiting. A fetch looks at the queue alone, so a quiet session of 100,000 partitions costs
+//! nothing, and no fetch polls.
+//!
+//! Invariants:
+//! * a watched partition is in the queue of news at most once;
+//! * a partition leaves the queue only after it was read and had nothing the session lacks;
+//! * what was answered with records goes to the end of the queue, so that none starves.
+
+use std::collections::{HashMap, VecDeque};
+
+use tarn_record::{Epoch, Offset, TopicIdPartition};
+use tarn_wire::{ErrorCode, Records};
+
+/// The name of one session's interest on one core. A closed one is never found again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InterestId {
+    index: u32,
+    serial: u32,
+}
+
+/// Who is to be told when a partition has news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watcher {
+    interest: InterestId,
+    slot: u32,
+}
+
+/// What a session asks of one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The first offset to send.
+    pub fetch_offset: Offset,
+    /// The most bytes of records to send of it, but for a first batch that is larger.
+    pub max_bytes: usize,
+    /// The leader epoch that the client knows, or `Epoch::NONE`.
+    pub current_leader_epoch: Epoch,
+    /// The epoch of the last record that the client has, or `Epoch::NONE`.
+    pub last_fetched_epoch: Epoch,
+}
+
+/// What a fetch found in one partition.
+#[derive(Clone, Debug)]
+pub struct FetchedPartition {
+    /// The partition.
+    pub partition: TopicIdPartition,
+    /// Why there are no records, or `ErrorCode::NONE`.
+    pub error: ErrorCode,
+    /// The high watermark, or `Offset::NONE` with an error.
+    pub high_watermark: Offset,
+    /// The last stable offset, or `Offset::NONE` with an error.
+    pub last_stable_offset: Offset,
+    /// The log's first offset, or `Offset::NONE` with an error.
+    pub log_start: Offset,
+    /// Aborted transactions within the records: producer id and first offset. `None` for read_uncommitted.
+    pub aborted: Option<Vec<(i64, Offset)>>,
+    /// Where the client's log and this one part (KIP-595).
+    pub diverging: Option<(Epoch, Offset)>,
+    /// The records, as places in files.
+    pub records: Records,
+}
+
+impl FetchedPartition {
+    /// An answer that only says why there are no records.
+    pub fn failed(partition: TopicIdPartition, error: ErrorCode) -> FetchedPartition {
+        FetchedPartition {
+            partition,
+            error,
+            high_watermark: Offset::NONE,
+            last_stable_offset: Offset::NONE,
+            log_start: Offset::NONE,
+            aborted: None,
+            diverging: None,
+            records: Records::default(),
+        }
+    }
+
+    /// True where a fetch must answer at once, whatever `MinBytes` says.
+    pub fn is_urgent(&self) -> bool {
+        self.error != ErrorCode::NONE || self.diverging.is_some()
+    }
+}
+
+/// How much of an interest a fetch looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Every partition, in the order in which the session named them: a full fetch.
+    All,
+    /// Only those with news: an incremental fetch.
+    News,
+}
+
+/// One partition of an interest, with what the session has been told of it.
+#[derive(Debug)]
+struct Watched {
+    partition: TopicIdPartition,
+    wanted: Wanted,
+    told: Option<(Offset, Offset)>,
+    in_news: bool,
+}
+
+/// One session's interest in the partitions of this core. `W` wakes the session where it waits.
+#[derive(Debug)]
+struct Interest<W> {
+    wake: W,
+    armed: bool,
+    slots: HashMap<TopicIdPartition, u32>,
+    watched: Vec<Option<Watched>>,
+    free: Vec<u32>,
+    news: VecDeque<u32>,
+}
+
+/// The interests of all sessions in the partitions of one core. Owned by that core.
+#[derive(Debug)]
+pub struct Interests<W> {
+    interests: Vec<Option<(u32, Interest<W>)>>,
+    free: Vec<u32>,
+    next_serial: u32,
+}
+
+impl<W> Default for Interests<W> {
+    fn default() -> Interests<W> {
+        Interests { interests: Vec::new(), free: Vec::new(), next_serial: 0 }
+    }
+}
+
+impl<W> Interests<W> {
+    /// Begins an interest in nothing yet.
+    pub fn open(&mut self, wake: W) -> InterestId {
+        let serial = self.next_serial;
+        self.next_serial = self.next_serial.wrapping_add(1);
+        let interest = Interest {
+            wake,
+            armed: false,
+            slots: HashMap::new(),
+            watched: Vec::new(),
+            free: Vec::new(),
+            news: VecDeque::new(),
+        };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.interests.push(None);
+            self.interests.len() as u32 - 1
+        });
+        self.interests[index as usize] = Some((serial, interest));
+        InterestId { index, serial }
+    }
+
+    /// Ends an interest. The watchers returned are to be taken off their partitions.
+    pub fn close(&mut self, id: InterestId) -> Vec<(TopicIdPartition, Watcher)> {
+        if self.get_mut(id).is_none() {
+            return Vec::new();
+        }
+        self.free.push(id.index);
+        let Some((_, interest)) = self.interests[id.index as usize].take() else { return Vec::new() };
+        let watcher = |slot| Watcher { interest: id, slot };
+        interest.slots.into_iter().map(|(partition, slot)| (partition, watcher(slot))).collect()
+    }
+
+    /// Adds a partition, or changes what is wanted of it; either way it is looked at by the next fetch.
+    /// Returns the watcher to put on the partition where it is new. `None` too for a closed interest.
+    pub fn upsert(&mut self, id: InterestId, partition: TopicIdPartition, wanted: Wanted) -> Option<Watcher> {
+        let interest = self.get_mut(id)?;
+        if let Some(&slot) = interest.slots.get(&partition) {
+            if let Some(watched) = interest.watched[slot as usize].as_mut() {
+                watched.wanted = wanted;
+            }
+            interest.queue(slot);
+            return None;
+        }
+        let watched = Watched { partition, wanted, told: None, in_news: false };
+        let slot = interest.free.pop().unwrap_or_else(|| {
+            interest.watched.push(None);
+            interest.watched.len() as u32 - 1
+        });
+        interest.watched[slot as usize] = Some(watched);
+        interest.slots.insert(partition, slot);
+        interest.queue(slot);
+        Some(Watcher { interest: id, slot })
+    }
+
+    /// Drops a partition from an interest. The watcher returned is to be taken off the partition.
+    pub fn forget(&mut self, id: InterestId, partition: TopicIdPartition) -> Option<Watcher> {
+        let interest = self.get_mut(id)?;
+        let slot = interest.slots.remove(&partition)?;
+        interest.watched[slot as usize] = None;
+        interest.news.retain(|queued| *queued != slot);
+        interest.free.push(slot);
+        Some(Watcher { interest: id, slot })
+    }
+
+    /// Takes back an answer that did not fit the response: the session has not been told.
+    pub fn requeue(&mut self, id: InterestId, partition: TopicIdPartition) {
+        let Some(interest) = self.get_mut(id) else { return };
+        let Some(&slot) = interest.slots.get(&partition) else { return };
+        if let Some(watched) = interest.watched[slot as usize].as_mut() {
+            watched.told = None;
+        }
+        interest.queue(slot);
+    }
+
+    /// The partition that `watcher` is on has news. Returns the wake-up of a session that waits.
+    pub fn has_news(&mut self, watcher: Watcher) -> Option<&W> {
+        let interest = self.get_mut(watcher.interest)?;
+        interest.watched.get(watcher.slot as usize)?.as_ref()?;
+        interest.queue(watcher.slot);
+        if std::mem::take(&mut interest.armed) { Some(&interest.wake) } else { None }
+    }
+
+    /// From now on news wakes the session, once. False where there is news already, or no such interest.
+    pub fn arm(&mut self, id: InterestId) -> bool {
+        let Some(interest) = self.get_mut(id) else { return false };
+        interest.armed = interest.news.is_empty();
+        interest.armed
+    }
+
+    /// Reads what the session lacks, at most about `max_bytes` of it: `read` is told how many bytes may
+    /// follow, and whether a first batch may be larger than that.
+    pub fn fetch(
+        &mut self,
+        id: InterestId,
+        scope: Scope,
+        max_bytes: usize,
+        mut read: impl FnMut(TopicIdPartition, &Wanted, usize, FirstBatch) -> FetchedPartition,
+    ) -> Vec<FetchedPartition> {
+        let Some(interest) = self.get_mut(id) else { return Vec::new() };
+        interest.armed = false;
+        if scope == Scope::All {
+            interest.queue_all();
+        }
+        let mut left = max_bytes;
+        let mut first = FirstBatch::MayBeLarger;
+        let mut fetched = Vec::new();
+        for _ in 0..interest.news.len() {
+            if left == 0 && scope == Scope::News {
+                break;
+            }
+            let Some(slot) = interest.news.pop_front() else { break };
+            let Some(watched) = interest.watched[slot as usize].as_mut() else { continue };
+            let limit = left.min(watched.wanted.max_bytes);
+            let found = read(watched.partition, &watched.wanted, limit, first);
+            watched.in_news = false;
+            if found.records.len() > 0 {
+                left = left.saturating_sub(found.records.len());
+                first = FirstBatch::MustFit;
+            }
+            if found.records.len() > 0 || found.is_urgent() {
+                interest.queue(slot);
+            }
+            if scope == Scope::All || interest.tells(slot, &found) {
+                interest.told(slot, &found);
+                fetched.push(found);
+            }
+        }
+        fetched
+    }
+
+    fn get_mut(&mut self, id: InterestId) -> Option<&mut Interest<W>> {
+        match self.interests.get_mut(id.index as usize)?.as_mut()? {
+            (serial, interest) if *serial == id.serial => Some(interest),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the first batch of a partition may exceed the bytes that are left (KIP-74).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstBatch {
+    /// Nothing has been read yet: without it a large batch could never be fetched.
+    MayBeLarger,
+    /// Something has been read, and a large batch can wait for its turn.
+    MustFit,
+}
+
+impl<W> Interest<W> {
+    fn queue(&mut self, slot: u32) {
+        if let Some(watched) = self.watched[slot as usize].as_mut()
+            && !std::mem::replace(&mut watched.in_news, true)
+        {
+            self.news.push_back(slot);
+        }
+    }
+
+    fn queue_all(&mut self) {
+        self.news.clear();
+        for (slot, watched) in self.watched.iter_mut().enumerate() {
+            if let Some(watched) = watched {
+                watched.in_news = true;
+                self.news.push_back(slot as u32);
+            }
+        }
+    }
+
+    /// True where the session does not know this yet.
+    fn tells(&self, slot: u32, found: &FetchedPartition) -> bool {
+        let known = self.watched[slot as usize].as_ref().and_then(|watched| watched.told);
+        found.records.len() > 0
+            || found.is_urgent()
+            || known != Some((found.high_watermark, found.log_start))
+    }
+
+    fn told(&mut self, slot: u32, found: &FetchedPartition) {
+        if let Some(watched) = self.watched[slot as usize].as_mut() {
+            watched.told = Some((found.high_watermark, found.log_start));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use tarn_record::{PartitionIndex, TopicId};
+
+    #[test]
+    fn a_quiet_session_reads_nothing() {
+        let mut world = World::with(3);
+        assert_eq!(world.fetch(Scope::All, 100), [0, 1, 2]);
+        assert_eq!(world.fetch(Scope::News, 100), [0; 0]);
+        assert_eq!(world.reads, 3, "nothing happened since the full fetch");
+    }
+
+    #[test]
+    fn an_append_wakes_a_waiting_session_once() {
+        let mut world = World::with(2);
+        world.fetch(Scope::All, 100);
+        world.fetch(Scope::News, 100);
+        assert!(world.interests.arm(world.id));
+        assert_eq!(world.append(1, 10), Some("wake"));
+        assert_eq!(world.append(1, 10), None);
+        assert_eq!(world.append(0, 10), None);
+        assert!(!world.interests.arm(world.id), "there is news to read first");
+        assert_eq!(world.fetch(Scope::News, 100), [1, 0]);
+    }
+
+    #[test]
+    fn records_are_sent_again_until_the_session_moves_on() {
+        let mut world = World::with(1);
+        world.append(0, 10);
+        assert_eq!(world.fetch(Scope::News, 100), [0]);
+        assert_eq!(world.fetch(Scope::News, 100), [0]);
+        world.move_on(0, 10);
+        assert_eq!(world.fetch(Scope::News, 100), [0; 0]);
+        assert_eq!(world.fetch(Scope::News, 100), [0; 0]);
+    }
+
+    #[test]
+    fn a_partition_that_was_served_waits_behind_the_others() {
+        let mut world = World::with(3);
+        for partition in 0..3 {
+            world.append(partition, 10);
+        }
+        assert_eq!(world.fetch(Scope::News, 10), [0]);
+        assert_eq!(world.fetch(Scope::News, 10), [1]);
+        assert_eq!(world.fetch(Scope::News, 10), [2]);
+        assert_eq!(world.fetch(Scope::News, 10), [0]);
+    }
+
+    #[test]
+    fn what_did_not_fit_the_response_is_told_again() {
+        let mut world = World::with(1);
+        assert_eq!(world.fetch(Scope::All, 100), [0]);
+        world.fetch(Scope::News, 100);
+        let partition = world.partition(0);
+        world.interests.requeue(world.id, partition);
+        assert_eq!(world.fetch(Scope::News, 100), [0]);
+    }
+
+    #[test]
+    fn a_forgotten_partition_has_no_news() {
+        let mut world = World::with(2);
+        let partition = world.partition(0);
+        let watcher = world.interests.forget(world.id, partition).expect("it was watched");
+        assert_eq!(world.interests.has_news(watcher), None);
+        assert_eq!(world.fetch(Scope::All, 100), [1]);
+    }
+
+    #[test]
+    fn a_closed_interest_is_never_found_again() {
+        let mut world = World::with(1);
+        let closed = world.id;
+        let watchers = world.interests.close(closed);
+        assert_eq!(watchers.len(), 1);
+        let reopened = world.interests.open("other");
+        assert_eq!(reopened.index, closed.index);
+        assert_eq!(world.interests.has_news(watchers[0].1), None);
+        assert_eq!(world.fetch(Scope::All, 100), [0; 0]);
+    }
+
+    /// A session with partitions whose logs are only lengths.
+    struct World {
+        topic: TopicId,
+        interests: Interests<&'static str>,
+        id: InterestId,
+        ends: Vec<i64>,
+        watchers: Vec<Watcher>,
+        reads: usize,
+    }
+
+    impl World {
+        fn with(partitions: i32) -> World {
+            let mut interests = Interests::default();
+            let id = interests.open("wake");
+            let (topic, ends) = (TopicId::random(), vec![0; partitions as usize]);
+            let mut world = World { topic, interests, id, ends, watchers: Vec::new(), reads: 0 };
+            for partition in 0..partitions {
+                let (named, wanted) = (world.partition(partition), wanted(0));
+                world.watchers.push(world.interests.upsert(id, named, wanted).expect("it is new"));
+            }
+            world
+        }
+
+        fn partition(&self, partition: i32) -> TopicIdPartition {
+            TopicIdPartition { topic_id: self.topic, partition: PartitionIndex(partition) }
+        }
+
+        fn append(&mut self, partition: usize, records: i64) -> Option<&'static str> {
+            self.ends[partition] += records;
+            self.interests.has_news(self.watchers[partition]).copied()
+        }
+
+        fn move_on(&mut self, partition: i32, offset: i64) {
+            let named = self.partition(partition);
+            assert_eq!(self.interests.upsert(self.id, named, wanted(offset)), None);
+        }
+
+        fn fetch(&mut self, scope: Scope, max_bytes: usize) -> Vec<i32> {
+            let (ends, reads) = (&self.ends, &mut self.reads);
+            let fetched = self.interests.fetch(self.id, scope, max_bytes, |partition, wanted, limit, _| {
+                *reads += 1;
+                let end = ends[partition.partition.0 as usize];
+                let length = (end - wanted.fetch_offset.0).min(limit as i64) as usize;
+                FetchedPartition {
+                    high_watermark: Offset(end),
+                    log_start: Offset(0),
+                    records: Records::from(Bytes::from(vec![0; length])),
+                    ..FetchedPartition::failed(partition, ErrorCode::NONE)
+                }
+            });
+            fetched.iter().map(|found| found.partition.partition.0).collect()
+        }
+    }
+
+    fn wanted(offset: i64) -> Wanted {
+        Wanted {
+            fetch_offset: Offset(offset),
+            max_bytes: 1000,
+            current_leader_epoch: Epoch::NONE,
+            last_fetched_epoch: Epoch::NONE,
+        }
+    }
+}

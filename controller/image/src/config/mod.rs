@@ -1,0 +1,4 @@
+//! Configuration: every key there is, what its values may be, and the file that a server starts from.
+
+pub mod table;
+pub mod value;

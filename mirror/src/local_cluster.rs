@@ -1,0 +1,154 @@
+//! How mirroring reaches its own cluster: the image, requests, and the logs.
+//!
+//! Every local change that mirroring makes is a request that a broker, the controller or a coordinator
+//! answers, so that a mirror can do nothing that an operator could not see in the protocol. Only the logs
+//! are reached past it: appending what was fetched, and asking where a log ends.
+
+use std::sync::Arc;
+
+use tarn_image::MetadataImage;
+use tarn_record::validate::ValidBatch;
+use tarn_record::{BrokerId, Epoch, Offset, TopicIdPartition};
+use tarn_wire::Request;
+use thiserror::Error;
+
+use crate::state::MirrorState;
+
+/// Which opening of a partition's gate an append belongs to. Every opening raises it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MirrorGeneration(pub u64);
+
+/// Batches of one partition, fetched from the source.
+#[derive(Clone, Debug)]
+pub struct MirrorAppend {
+    /// Where they belong.
+    pub partition: TopicIdPartition,
+    /// The opening of the gate under which they were asked for.
+    pub generation: MirrorGeneration,
+    /// The batches in order; none where only the watermarks have moved.
+    pub batches: Vec<ValidBatch>,
+    /// The source's log start, which the local one follows.
+    pub source_log_start: Offset,
+    /// The source's high watermark, up to which a consumer here gets an empty answer and no error.
+    pub source_high_watermark: Offset,
+}
+
+/// What became of a `MirrorAppend`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MirrorAppended {
+    /// The log ends here now. A batch that was there already, to the byte, counts as appended.
+    Appended {
+        /// The log end.
+        log_end: Offset,
+        /// The high watermark.
+        high_watermark: Offset,
+    },
+    /// The gate has been closed or opened again since the batches were asked for.
+    StaleGeneration,
+    /// A batch's leader epoch is above the partition's here, which must be raised first.
+    EpochBehind {
+        /// The batch's epoch.
+        batch_epoch: Epoch,
+        /// The partition's epoch.
+        leader_epoch: Epoch,
+    },
+    /// The batches do not follow the log: fetch again from `log_end`.
+    NotNext {
+        /// The log end.
+        log_end: Offset,
+        /// What was wrong, for a person.
+        reason: String,
+    },
+    /// The disk refused.
+    Storage(String),
+    /// The partition is not led by this broker.
+    NotLeader,
+}
+
+/// Where a log begins and ends, and what the same-history check needs of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnds {
+    /// The first offset.
+    pub log_start: Offset,
+    /// The offset after the last record.
+    pub log_end: Offset,
+    /// The high watermark.
+    pub high_watermark: Offset,
+    /// The newest leader epoch in the log, `Epoch::NONE` in an empty one.
+    pub latest_epoch: Epoch,
+    /// The partition's leader epoch.
+    pub leader_epoch: Epoch,
+}
+
+/// Whether a partition takes batches from its mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// It does, under a new generation.
+    Open,
+    /// It does not.
+    Closed,
+}
+
+/// What this node knows of a partition's actual state; the read-only guard decides by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownState {
+    /// The coordinator has not answered yet: a write is answered as retriable.
+    Unknown,
+    /// The coordinator has no state of it.
+    None,
+    /// Its state.
+    Known(MirrorState),
+}
+
+/// Why this cluster did not answer a request of its own.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum LocalError {
+    /// Nobody answers it here.
+    #[error("{api} has no one to answer it here: {reason}")]
+    Unanswered {
+        /// The request's name.
+        api: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// The partition is not led by this broker.
+    #[error("partition {0} is not led by this broker")]
+    NotLeader(TopicIdPartition),
+}
+
+/// This broker and its cluster, as mirroring sees them. One per core; cloning it is cheap.
+///
+/// The futures stay on their core, so they need not be `Send`.
+#[allow(async_fn_in_trait)]
+pub trait LocalCluster: Clone + 'static {
+    /// The `node.id` of this broker.
+    fn broker_id(&self) -> BrokerId;
+
+    /// The id of this cluster.
+    fn cluster_id(&self) -> String;
+
+    /// The newest metadata that this core has.
+    fn image(&self) -> Arc<MetadataImage>;
+
+    /// Sends a request to whoever answers it in this cluster: a broker, the controller, or the
+    /// coordinator of the `__mirror_state` partition that it is about.
+    ///
+    /// # Errors
+    /// Where nobody does. An error in the response is not an error of the call.
+    async fn call<R: Request>(&self, request: R) -> Result<R::Response, LocalError>;
+
+    /// Appends what was fetched, as it is. One answer for each append, in their order.
+    async fn append(&self, appends: Vec<MirrorAppend>) -> Vec<MirrorAppended>;
+
+    /// Where logs led by this broker begin and end. One answer for each partition, in their order.
+    async fn ends(&self, partitions: Vec<TopicIdPartition>) -> Vec<Result<LogEnds, LocalError>>;
+
+    /// Opens or closes gates. One answer for each, in their order, with the generation now in force.
+    async fn set_gates(
+        &self,
+        gates: Vec<(TopicIdPartition, Gate)>,
+    ) -> Vec<Result<MirrorGeneration, LocalError>>;
+
+    /// Tells the owning cores what the coordinator knows, for the read-only guard.
+    async fn set_states(&self, states: Vec<(TopicIdPartition, KnownState)>);
+}

@@ -1,0 +1,163 @@
+//! The blocking lanes: what would make a core wait is done by a thread beside it.
+//!
+//! Each core has a lane for `fdatasync`, one for the rest (unlink, cold reads) and one for name
+//! lookups, so that a slow disk does not hold up a cold read, nor a dead name server either. A lane is
+//! one thread, started when first used and free to run on any CPU of the process. Jobs of a lane run in
+//! the order in which they were given. A job runs to its end even where nobody waits for it any more;
+//! at the end of its core the first two lanes are emptied, the third is left behind.
+
+use crate::channel::{Dropped, Receiver, Sender, mailbox, reply};
+use crate::panics::Panic;
+use crate::{limits, machine};
+use std::cell::RefCell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::{self, JoinHandle};
+use thiserror::Error;
+
+/// Why a blocking job has no result.
+#[derive(Debug, Error)]
+pub enum BlockingError {
+    /// The job itself panicked; the lane goes on.
+    #[error("a blocking job {0}")]
+    Panicked(Panic),
+    /// The lane has no thread: it could not be started, or the core is ending.
+    #[error("a blocking job was not run: {0}")]
+    NotRun(io::Error),
+}
+
+impl From<BlockingError> for io::Error {
+    fn from(error: BlockingError) -> Self {
+        match error {
+            BlockingError::NotRun(cause) => cause,
+            panicked => io::Error::other(panicked),
+        }
+    }
+}
+
+enum Job {
+    Run(Box<dyn FnOnce() + Send>),
+    /// The core has ended: what came before it was the last.
+    Stop,
+}
+
+#[derive(Clone, Copy)]
+enum Lane {
+    Sync,
+    Rest,
+    Names,
+}
+
+struct Lanes {
+    core: String,
+    sync: Option<LaneThread>,
+    rest: Option<LaneThread>,
+    names: Option<LaneThread>,
+}
+
+struct LaneThread {
+    jobs: Sender<Job>,
+    thread: JoinHandle<()>,
+}
+
+thread_local! {
+    static LANES: RefCell<Option<Lanes>> = const { RefCell::new(None) };
+}
+
+/// Runs `job` in the lane for everything but syncs, from the first poll on.
+///
+/// # Errors
+/// When the job panics, or the lane has no thread.
+pub async fn blocking<R, J>(job: J) -> Result<R, BlockingError>
+where
+    R: Send + 'static,
+    J: FnOnce() -> R + Send + 'static,
+{
+    run(Lane::Rest, job).await
+}
+
+/// Runs `job` in the lane for `fdatasync` and its like, from the first poll on.
+///
+/// # Errors
+/// When the job panics, or the lane has no thread.
+pub async fn blocking_sync<R, J>(job: J) -> Result<R, BlockingError>
+where
+    R: Send + 'static,
+    J: FnOnce() -> R + Send + 'static,
+{
+    run(Lane::Sync, job).await
+}
+
+/// Runs a name lookup in its own lane.
+pub(crate) async fn blocking_lookup<R, J>(job: J) -> Result<R, BlockingError>
+where
+    R: Send + 'static,
+    J: FnOnce() -> R + Send + 'static,
+{
+    run(Lane::Names, job).await
+}
+
+async fn run<R, J>(lane: Lane, job: J) -> Result<R, BlockingError>
+where
+    R: Send + 'static,
+    J: FnOnce() -> R + Send + 'static,
+{
+    let jobs = sender(lane).map_err(BlockingError::NotRun)?;
+    let (slot, result) = reply();
+    let job = Job::Run(Box::new(move || {
+        let outcome = catch_unwind(AssertUnwindSafe(job));
+        // Nobody may wait any more; the result then ends here.
+        slot.fill(outcome).ok();
+    }));
+    let ended = || BlockingError::NotRun(io::Error::other("the blocking lane has ended"));
+    jobs.send(job).await.map_err(|_| ended())?;
+    match result.await {
+        Ok(outcome) => outcome.map_err(|payload| BlockingError::Panicked(Panic::from_payload(payload))),
+        Err(Dropped) => Err(ended()),
+    }
+}
+
+fn sender(lane: Lane) -> io::Result<Sender<Job>> {
+    LANES.with_borrow_mut(|lanes| {
+        let lanes = lanes.as_mut().ok_or_else(|| io::Error::other("blocking lanes belong to a core"))?;
+        let (thread, name) = match lane {
+            Lane::Sync => (&mut lanes.sync, "sync"),
+            Lane::Rest => (&mut lanes.rest, "rest"),
+            Lane::Names => (&mut lanes.names, "names"),
+        };
+        if let Some(running) = thread {
+            return Ok(running.jobs.clone());
+        }
+        let started = start(&format!("{}-{name}", lanes.core))?;
+        Ok(thread.insert(started).jobs.clone())
+    })
+}
+
+fn start(name: &str) -> io::Result<LaneThread> {
+    let (jobs, queue) = mailbox(limits::LANE_JOBS_MAX);
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(move || work(queue))?;
+    Ok(LaneThread { jobs, thread })
+}
+
+fn work(mut queue: Receiver<Job>) {
+    machine::unpin_this_thread();
+    while let Some(Job::Run(job)) = queue.recv_blocking() {
+        job();
+    }
+}
+
+/// Gives the core on this thread its lanes.
+pub(crate) fn install(core: String) {
+    LANES.set(Some(Lanes { core, sync: None, rest: None, names: None }));
+}
+
+/// Ends the lanes of the core on this thread, after the jobs they hold.
+pub(crate) fn finish() {
+    let Some(lanes) = LANES.take() else { return };
+    for LaneThread { jobs, thread } in [lanes.sync, lanes.rest].into_iter().flatten() {
+        // Said rather than shown by dropping the sender: a task left behind may hold another. A lane that
+        // is already gone needs no telling, and jobs do not unwind, so neither does the thread.
+        jobs.send_blocking(Job::Stop).ok();
+        thread.join().ok();
+    }
+}

@@ -1,0 +1,41 @@
+//! Every limit of the runtime, by name. A limit that an operator should see is documented with the
+//! place that reports it.
+
+use std::time::Duration;
+
+/// Memory that each executor registers with the kernel, three times. The smallest the executor takes:
+/// no file goes through the ring, so more would only be pinned for nothing.
+pub const CORE_IO_MEMORY_BYTES: usize = 64 << 10;
+
+/// How long a task may run before `yield_if_needed` yields, and so how long a message waits for a
+/// core that is busy with background work.
+pub const PREEMPT_TIMER: Duration = Duration::from_millis(1);
+
+/// Latency asked for the mirror queue: it may lag behind the network queue, not behind a compaction.
+pub const MIRROR_LATENCY: Duration = Duration::from_millis(2);
+
+/// Jobs that may wait in one blocking lane of one core. The next caller waits for room.
+pub const LANE_JOBS_MAX: usize = 4096;
+
+/// The pause before the next accept when the process or the kernel has run out of descriptors or
+/// memory. Counted by `Listener::refusals`.
+pub const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+
+/// The most that one `sendfile` call sends before the task may yield.
+pub const SEND_FILE_CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// The room that `read_into` makes for the first bytes of a message.
+pub const RECEIVE_CHUNK_BYTES_MIN: usize = 16 << 10;
+
+/// The most room that `read_into` adds at once, whatever was received before.
+pub const RECEIVE_CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// The most that `read_exact_into` reserves before the bytes arrive. Beyond it, memory grows with
+/// what is received.
+pub const RESERVE_AT_ONCE_BYTES_MAX: usize = 4 << 20;
+
+/// The buffers handed to the kernel in one vectored write.
+pub const IO_SLICES_MAX: usize = 128;
+
+/// The longest sleep. Longer ones end here: no timer of Tarn is meant to outlive it.
+pub const SLEEP_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);

@@ -1,0 +1,145 @@
+//! Sockets: listen, connect, receive, send, and send files.
+//!
+//! A socket is non-blocking and belongs to nobody in particular: every operation tries its system call
+//! at once and waits for readiness, on the core it runs on, only where the kernel says that it would
+//! block. So sockets may be handed to another core at any time between operations, nothing is leaked
+//! when one is dropped on the way, and a cancelled operation has lost no byte it received.
+
+mod connect;
+mod listener;
+mod readiness;
+mod receive;
+mod residency;
+mod send;
+mod stream;
+
+pub use connect::connect;
+pub use listener::Listener;
+pub use residency::{readahead, resident};
+pub use send::Then;
+pub use stream::Stream;
+
+use socket2::SockRef;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// A connected TCP socket.
+#[derive(Debug)]
+pub struct Socket {
+    read: ReadHalf,
+    write: WriteHalf,
+}
+
+/// The receiving half. One task may receive while another sends.
+#[derive(Debug)]
+pub struct ReadHalf {
+    fd: Arc<OwnedFd>,
+}
+
+/// The sending half. The connection is closed when both halves are dropped.
+#[derive(Debug)]
+pub struct WriteHalf {
+    fd: Arc<OwnedFd>,
+    corked: bool,
+}
+
+impl Socket {
+    /// Takes a connected, non-blocking socket.
+    pub(crate) fn from_fd(fd: OwnedFd) -> Socket {
+        let fd = Arc::new(fd);
+        Socket { read: ReadHalf { fd: Arc::clone(&fd) }, write: WriteHalf { fd, corked: false } }
+    }
+
+    /// The two halves, for two tasks of one core.
+    pub fn split(self) -> (ReadHalf, WriteHalf) {
+        (self.read, self.write)
+    }
+
+    /// The two halves, borrowed.
+    pub fn halves(&mut self) -> (&mut ReadHalf, &mut WriteHalf) {
+        (&mut self.read, &mut self.write)
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    /// When the peer is already gone.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        inet(SockRef::from(self).peer_addr()?)
+    }
+
+    /// This end's address.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        inet(SockRef::from(self).local_addr()?)
+    }
+
+    /// Sends small writes at once (on, as sockets of this module begin) or gathers them.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        SockRef::from(self).set_tcp_nodelay(on)
+    }
+
+    /// Asks for a receive buffer of so many bytes; the kernel doubles and caps it
+    /// (`socket.receive.buffer.bytes`). Ends the kernel's own tuning of it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<()> {
+        SockRef::from(self).set_recv_buffer_size(bytes)
+    }
+
+    /// Asks for a send buffer of so many bytes; the kernel doubles and caps it
+    /// (`socket.send.buffer.bytes`). Ends the kernel's own tuning of it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_send_buffer(&self, bytes: usize) -> io::Result<()> {
+        SockRef::from(self).set_send_buffer_size(bytes)
+    }
+
+    /// Ends one direction or both. Tasks that wait in it wake.
+    ///
+    /// # Errors
+    /// When the peer is already gone.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        SockRef::from(self).shutdown(how)
+    }
+}
+
+impl ReadHalf {
+    /// Ends one direction or both, from the receiving side.
+    ///
+    /// # Errors
+    /// When the peer is already gone.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        SockRef::from(&*self.fd).shutdown(how)
+    }
+}
+
+impl WriteHalf {
+    /// Ends one direction or both: `Write` tells the peer that no more comes, `Both` also wakes the
+    /// task that receives.
+    ///
+    /// # Errors
+    /// When the peer is already gone.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        SockRef::from(&*self.fd).shutdown(how)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.read.fd.as_fd()
+    }
+}
+
+fn inet(address: socket2::SockAddr) -> io::Result<SocketAddr> {
+    address.as_socket().ok_or_else(|| io::Error::other("the address is neither IPv4 nor IPv6"))
+}

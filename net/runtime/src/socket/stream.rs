@@ -1,0 +1,87 @@
+//! A socket as the poll-based traits of `futures`, for libraries that want them, as TLS does.
+
+use super::Socket;
+use super::readiness::{Attempt, attempt};
+use futures_lite::{AsyncRead, AsyncWrite};
+use glommio::io::{PollState, PollableFd};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use socket2::SockRef;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// A socket bound to the core it was made on.
+#[derive(Debug)]
+pub struct Stream {
+    // Dropped before the descriptor: a registration ends before its descriptor is closed.
+    reading: PollState,
+    writing: PollState,
+    fd: PollableFd<Arc<OwnedFd>>,
+}
+
+impl Socket {
+    /// Binds the socket to this core.
+    ///
+    /// # Errors
+    /// When the executor refuses.
+    pub fn into_stream(self) -> io::Result<Stream> {
+        let fd = PollableFd::new(self.read.fd)?;
+        Ok(Stream { reading: PollState::new(), writing: PollState::new(), fd })
+    }
+}
+
+impl Stream {
+    fn poll_attempt<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        direction: Direction,
+        mut call: impl FnMut(&OwnedFd) -> Result<T, Errno>,
+    ) -> Poll<io::Result<T>> {
+        loop {
+            match attempt(|| call(self.fd.get_ref()))? {
+                Attempt::Done(value) => return Poll::Ready(Ok(value)),
+                Attempt::WouldBlock => match direction {
+                    Direction::Read => ready!(self.fd.poll_readable(context, &mut self.reading))?,
+                    Direction::Write => ready!(self.fd.poll_writable(context, &mut self.writing))?,
+                },
+            }
+        }
+    }
+}
+
+enum Direction {
+    Read,
+    Write,
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_attempt(context, Direction::Read, |fd| Ok(recv(fd, &mut *buffer, RecvFlags::empty())?.1))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_attempt(context, Direction::Write, |fd| send(fd, bytes, SendFlags::NOSIGNAL))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(&**self.fd.get_ref()).shutdown(Shutdown::Write))
+    }
+}

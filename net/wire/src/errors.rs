@@ -1,0 +1,4 @@
+//! every
+/// x
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorCode(pub i16);

@@ -1,0 +1,204 @@
+//! The node's budget of open segment files.
+//!
+//! A hundred thousand partitions have more segments than a process may have descriptors. A
+//! [`SegmentFile`] is therefore a name that is opened when it is needed and closed again when others
+//! need the descriptor more: the ring of open files is swept like a clock, and a file used since the
+//! hand last passed gets another round. Shared by all threads; the hot path takes only the file's own
+//! lock.
+//!
+//! Invariants:
+//! * every open file is in the ring once;
+//! * a file that a response holds, or whose unflushed bytes were promised to be durable, is not closed;
+//!   when all are such, the budget is exceeded rather than an append refused.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tarn_record::Offset;
+
+use crate::disk::{DiskFile, Open};
+use crate::error::LogError;
+use crate::home::{Home, Kind};
+
+/// The budget. One for each node.
+#[derive(Debug)]
+pub struct Descriptors {
+    limit: usize,
+    ring: Mutex<VecDeque<Weak<SegmentFile>>>,
+    closed: AtomicU64,
+}
+
+impl Descriptors {
+    /// A budget of `limit` open files, at least one.
+    pub fn new(limit: usize) -> Arc<Descriptors> {
+        Arc::new(Descriptors {
+            limit: limit.max(1),
+            ring: Mutex::new(VecDeque::new()),
+            closed: AtomicU64::new(0),
+        })
+    }
+
+    /// How many files may be open.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many files are open; more than the limit only where none of them could be closed.
+    pub fn in_use(&self) -> usize {
+        lock(&self.ring).len()
+    }
+
+    /// How many files were closed to make room, since the start.
+    pub fn closed(&self) -> u64 {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Counts a file that was just opened, and closes others where the budget is exceeded.
+    fn admit(&self, file: &Arc<SegmentFile>) {
+        let mut to_close = Vec::new();
+        let mut ring = lock(&self.ring);
+        ring.push_back(Arc::downgrade(file));
+        // Two rounds: the first takes away the marks of use, the second finds what stayed unused.
+        let mut steps = 2 * ring.len();
+        while ring.len() > self.limit && steps > 0 {
+            steps -= 1;
+            let Some(candidate) = ring.pop_front() else { break };
+            let Some(open) = candidate.upgrade() else { continue };
+            match if Arc::ptr_eq(&open, file) { None } else { open.close_if_idle() } {
+                Some(closed) => to_close.push(closed),
+                None => ring.push_back(candidate),
+            }
+        }
+        drop(ring);
+        self.closed.fetch_add(to_close.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// The `.log` file of one segment: opened on demand, counted in [`Descriptors`].
+#[derive(Debug)]
+pub struct SegmentFile {
+    home: Arc<Home>,
+    base: Offset,
+    open: Mutex<Option<Arc<dyn DiskFile>>>,
+    used: AtomicBool,
+    promised: AtomicBool,
+    /// The file goes by its `.deleted` name.
+    retired: AtomicBool,
+    /// Up to where the bytes are those that were handed out to readers.
+    current_bytes: AtomicU64,
+}
+
+impl SegmentFile {
+    pub(crate) fn new(home: Arc<Home>, base: Offset) -> Arc<SegmentFile> {
+        Arc::new(SegmentFile {
+            home,
+            base,
+            open: Mutex::new(None),
+            used: AtomicBool::new(false),
+            promised: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
+            current_bytes: AtomicU64::new(u64::MAX),
+        })
+    }
+
+    /// Makes a new file. What an interrupted attempt left under its name is replaced.
+    pub(crate) fn create(home: Arc<Home>, base: Offset) -> Result<Arc<SegmentFile>, LogError> {
+        let file = SegmentFile::new(home, base);
+        let path = file.path();
+        let failed = |cause| LogError::io("create", &path, cause);
+        let mut opened = file.home.disk.open(&path, Open::Create).map_err(failed)?;
+        if opened.len().map_err(failed)? > 0 {
+            file.home.remove(&path)?;
+            opened = file.home.disk.open(&path, Open::Create).map_err(failed)?;
+        }
+        *lock(&file.open) = Some(opened);
+        file.home.descriptors.admit(&file);
+        Ok(file)
+    }
+
+    /// The open file, opened again where it was closed. It stays open while the `Arc` lives.
+    ///
+    /// # Errors
+    /// Where it cannot be opened: `NotFound` once it was deleted.
+    pub fn open(self: &Arc<Self>) -> io::Result<Arc<dyn DiskFile>> {
+        self.used.store(true, Ordering::Relaxed);
+        let mut slot = lock(&self.open);
+        if let Some(open) = &*slot {
+            return Ok(open.clone());
+        }
+        let opened = self.home.disk.open(&self.path(), Open::ReadWrite)?;
+        *slot = Some(opened.clone());
+        drop(slot);
+        self.home.descriptors.admit(self);
+        Ok(opened)
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> PathBuf {
+        match self.retired.load(Ordering::Acquire) {
+            true => self.home.deleted(self.base, Kind::Log),
+            false => self.home.file(self.base, Kind::Log),
+        }
+    }
+
+    /// The segment's base offset, which names its files.
+    pub fn base(&self) -> Offset {
+        self.base
+    }
+
+    /// True while the bytes of `position..position + len` are those of a plan made before.
+    pub(crate) fn is_current(&self, position: u64, len: u32) -> bool {
+        position + u64::from(len) <= self.current_bytes.load(Ordering::Acquire)
+    }
+
+    /// Says that bytes from `position` on are no longer part of the log.
+    pub(crate) fn cut_at(&self, position: u64) {
+        self.current_bytes.fetch_min(position, Ordering::AcqRel);
+    }
+
+    /// Says that the file was renamed to be removed. Plans that name it can still be served.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    /// Keeps the file open until [`SegmentFile::settle`]: a failed write-back must be seen by the next
+    /// flush, and that needs the descriptor.
+    pub(crate) fn promise(&self) {
+        self.promised.store(true, Ordering::Relaxed);
+    }
+
+    /// The promise is kept: the bytes are on the disk.
+    pub(crate) fn settle(&self) {
+        self.promised.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn home(&self) -> &Arc<Home> {
+        &self.home
+    }
+
+    /// Takes the descriptor out where nobody needs it; the caller drops it.
+    fn close_if_idle(&self) -> Option<Arc<dyn DiskFile>> {
+        if self.used.swap(false, Ordering::Relaxed) || self.promised.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut slot = self.open.try_lock().ok()?;
+        let open = slot.as_ref()?;
+        if is_held(open) {
+            return None;
+        }
+        slot.take()
+    }
+}
+
+/// True where someone beside the ring has the file or its descriptor.
+fn is_held(open: &Arc<dyn DiskFile>) -> bool {
+    // One of the two is the clone that is counted here.
+    Arc::strong_count(open) > 1 || open.file().is_some_and(|file| Arc::strong_count(&file) > 2)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,304 @@
+//! The files a log stands on, behind one trait.
+//!
+//! Everything that tarn-log stores goes through [`Disk`], whose second implementation is the
+//! simulator's: a disk that crashes, tears writes, fills up and fails to sync. The trait therefore
+//! offers only what a crash can be reasoned about: positioned writes, syncs, renames. Owned by whoever
+//! opened it; a [`DiskFile`] may be used from several threads at once.
+//!
+//! Invariants:
+//! * a write that returned is whole, or it failed and nothing is known of its range;
+//! * only what was synced, data by [`DiskFile::sync_data`] and names by [`Disk::sync_dir`], is sure to
+//!   survive a crash.
+
+use std::any::Any;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+/// A file system, as far as a log needs one. Errors are the system's own; the caller knows the path.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// Opens one file; its descriptor is not passed on to child processes.
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Gives a file or directory another name, replacing a file that has it. Sure to survive a crash
+    /// once the directory is synced.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file. One that is not there is an error of kind `NotFound`.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes a directory and all below it.
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
+
+    /// Creates a directory and those above it; one that exists is fine.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+
+    /// What a directory holds, ordered by name.
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
+
+    /// Makes the names in a directory survive a crash.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// True where the path names something.
+    fn exists(&self, path: &Path) -> bool;
+
+    /// The bytes that may still be written below `path` before the disk is full.
+    fn available_bytes(&self, path: &Path) -> io::Result<u64>;
+
+    /// Takes the lock file `path` for this process, creating it where needed.
+    ///
+    /// # Errors
+    /// `WouldBlock` while another process, or another holder in this one, has it.
+    fn lock(&self, path: &Path) -> io::Result<DiskLock>;
+
+    /// The whole of a file.
+    fn read_all(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let file = self.open(path, Open::Read)?;
+        let len = usize::try_from(file.len()?).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        let mut bytes = vec![0; len];
+        let read = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// Replaces the content of a file so that a crash leaves the old content or the new one, whole:
+    /// writes `<path>.tmp`, syncs it, renames it and syncs the directory.
+    fn write_atomically(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let written_first = temporary(path);
+        let file = self.open(&written_first, Open::Create)?;
+        file.set_len(0)?;
+        file.write_at(&[IoSlice::new(bytes)], 0)?;
+        file.sync_data()?;
+        self.rename(&written_first, path)?;
+        path.parent().map_or(Ok(()), |directory| self.sync_dir(directory))
+    }
+}
+
+/// One open file. Positions are absolute: there is no cursor that two users could move.
+pub trait DiskFile: Send + Sync + fmt::Debug {
+    /// Writes the parts one after the other from `position` on, all of them or it is an error.
+    fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()>;
+
+    /// Fills `buf` from `position` on and says how much; less than asked only at the end of the file.
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize>;
+
+    /// The bytes in the file.
+    fn len(&self) -> io::Result<u64>;
+
+    /// True for a file without a byte.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Makes the bytes and the length survive a crash. After an error nothing is known of what was
+    /// written since the last success, whatever a second try says.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Cuts the file, or lengthens it with zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// The descriptor, for `sendfile`; `None` in the simulator.
+    fn file(&self) -> Option<Arc<File>>;
+}
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// An existing file, to read.
+    Read,
+    /// An existing file, to read and write.
+    ReadWrite,
+    /// To read and write; an empty file is made where there is none.
+    Create,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The last part of the path.
+    pub name: String,
+    /// The bytes in the file; of no meaning for a directory.
+    pub len: u64,
+    /// True for a directory.
+    pub is_dir: bool,
+}
+
+/// A lock file that is held until this is dropped.
+pub struct DiskLock {
+    _held: Box<dyn Any + Send + Sync>,
+}
+
+impl DiskLock {
+    /// A lock that is given up when `held` is dropped.
+    pub fn new(held: impl Any + Send + Sync) -> DiskLock {
+        DiskLock { _held: Box::new(held) }
+    }
+}
+
+impl fmt::Debug for DiskLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DiskLock")
+    }
+}
+
+/// The path at which [`Disk::write_atomically`] writes first.
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    PathBuf::from(name)
+}
+
+/// The machine's own file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(how != Open::Read).create(how == Open::Create);
+        let file = options.open(path)?;
+        Ok(Arc::new(RealFile { file: Arc::new(file) }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for found in fs::read_dir(path)? {
+            let found = found?;
+            let metadata = match found.metadata() {
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
+                other => other?,
+            };
+            let name = found.file_name().to_string_lossy().into_owned();
+            entries.push(Entry { name, len: metadata.len(), is_dir: metadata.is_dir() });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path).and_then(|directory| directory.sync_all())
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn available_bytes(&self, path: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(path)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Takes both kinds of lock that Linux has: `flock`, which a second holder in this process meets,
+    /// and the record lock that a Kafka broker on the same directory takes.
+    fn lock(&self, path: &Path) -> io::Result<DiskLock> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(would_block)?;
+        rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).map_err(would_block)?;
+        Ok(DiskLock::new(file))
+    }
+}
+
+/// `fcntl` may say "access" where `flock` says "would block".
+fn would_block(errno: Errno) -> io::Error {
+    if errno == Errno::ACCESS { io::ErrorKind::WouldBlock.into() } else { errno.into() }
+}
+
+/// A file of the machine.
+#[derive(Debug)]
+struct RealFile {
+    file: Arc<File>,
+}
+
+/// The most slices that one system call takes (`IOV_MAX`).
+const PARTS_PER_CALL_MAX: usize = 1024;
+
+impl DiskFile for RealFile {
+    fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()> {
+        let mut position = position;
+        let mut rest = parts;
+        // Bytes of `rest[0]` that a short write has already taken.
+        let mut taken = 0;
+        while let Some(first) = rest.first() {
+            if taken == first.len() {
+                (rest, taken) = (&rest[1..], 0);
+                continue;
+            }
+            let asked = &rest[..rest.len().min(PARTS_PER_CALL_MAX)];
+            let written = if taken > 0 {
+                rustix::io::pwrite(&self.file, &first[taken..], position)
+            } else {
+                rustix::io::pwritev(&self.file, asked, position)
+            };
+            let mut written = match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            position += written as u64;
+            while let Some(first) = rest.first()
+                && written >= first.len() - taken
+            {
+                written -= first.len() - taken;
+                (rest, taken) = (&rest[1..], 0);
+            }
+            taken += written;
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            match rustix::io::pread(&self.file, &mut buf[filled..], position + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn file(&self) -> Option<Arc<File>> {
+        Some(self.file.clone())
+    }
+}

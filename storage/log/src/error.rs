@@ -1,0 +1,172 @@
+//! Why a log refused.
+//!
+//! Every error leaves the log as consistent as it was: a failed append has not moved the log end. The
+//! numbers of the protocol are given by [`AppendError::code`] and [`ReadError::code`], in this one place.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tarn_record::{Epoch, Offset};
+use thiserror::Error;
+
+use crate::checkpoints::CheckpointError;
+use crate::epochs::EpochError;
+use crate::producers::SequenceError;
+use crate::segment::txn_index::TxnIndexError;
+
+const OFFSET_OUT_OF_RANGE: i16 = 1;
+const CORRUPT_MESSAGE: i16 = 2;
+const RECORD_LIST_TOO_LARGE: i16 = 18;
+const KAFKA_STORAGE_ERROR: i16 = 56;
+const FENCED_LEADER_EPOCH: i16 = 74;
+
+/// What can go wrong with the files of a log.
+#[derive(Debug, Error)]
+pub enum LogError {
+    /// The system refused.
+    #[error("cannot {action} {path}: {cause}")]
+    Io {
+        /// What was to be done, as a verb.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
+    /// A file beside the segments that cannot be understood.
+    #[error("{path}: {cause}")]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        cause: CheckpointError,
+    },
+    /// A transaction index that cannot be used.
+    #[error(transparent)]
+    TxnIndex(#[from] TxnIndexError),
+    /// A directory for a new log that holds one already.
+    #[error("{path} already holds a log")]
+    Exists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The log cannot start beyond its end.
+    #[error("the log cannot start at offset {asked}: it ends at offset {end}")]
+    StartBeyondEnd {
+        /// The new start.
+        asked: Offset,
+        /// The log end.
+        end: Offset,
+    },
+}
+
+impl LogError {
+    pub(crate) fn io(action: &'static str, path: &Path, cause: io::Error) -> LogError {
+        LogError::Io { action, path: path.to_owned(), cause }
+    }
+
+    /// True where the disk is full, which is a state and not a failure of the disk.
+    pub fn is_full(&self) -> bool {
+        let full = |cause: &io::Error| {
+            matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        };
+        match self {
+            LogError::Io { cause, .. } => full(cause),
+            LogError::TxnIndex(TxnIndexError::Io { cause, .. }) => full(cause),
+            _ => false,
+        }
+    }
+}
+
+/// Why nothing, or not all, was appended. The log end says up to where.
+#[derive(Debug, Error)]
+pub enum AppendError {
+    /// The producer's sequence or epoch does not follow.
+    #[error(transparent)]
+    Sequence(#[from] SequenceError),
+    /// A leader that was deposed, or a batch older than what is in the log.
+    #[error(transparent)]
+    Epoch(#[from] EpochError),
+    /// A batch with offsets that the log has, and it is not the same batch.
+    #[error("the batch at offsets {base} to {last} is not the one that the log, which ends at {end}, has there")]
+    Overlap {
+        /// Its first offset.
+        base: Offset,
+        /// Its last offset.
+        last: Offset,
+        /// The log end.
+        end: Offset,
+    },
+    /// A batch of an epoch older than the newest in the log.
+    #[error("the batch at offset {base} has epoch {epoch}, older than {newest} before it")]
+    EpochRegressed {
+        /// Its first offset.
+        base: Offset,
+        /// Its epoch.
+        epoch: Epoch,
+        /// The newest epoch in the log.
+        newest: Epoch,
+    },
+    /// A batch that no segment can hold.
+    #[error("a batch of {bytes} bytes does not fit into a segment of {max} bytes")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The largest there can be.
+        max: usize,
+    },
+    /// No offsets are left.
+    #[error("the log end {end} has no room for {records} more offsets")]
+    OutOfOffsets {
+        /// The log end.
+        end: Offset,
+        /// How many the batch needs.
+        records: i64,
+    },
+    /// The disk refused. What was written of the batch is cut off before the next append.
+    #[error(transparent)]
+    Storage(#[from] LogError),
+}
+
+impl AppendError {
+    /// The error code of the protocol.
+    pub fn code(&self) -> i16 {
+        match self {
+            AppendError::Sequence(error) => error.code(),
+            AppendError::Epoch(_) | AppendError::EpochRegressed { .. } => FENCED_LEADER_EPOCH,
+            AppendError::Overlap { .. } => CORRUPT_MESSAGE,
+            AppendError::TooLarge { .. } => RECORD_LIST_TOO_LARGE,
+            AppendError::OutOfOffsets { .. } | AppendError::Storage(_) => KAFKA_STORAGE_ERROR,
+        }
+    }
+}
+
+/// Why a read has no plan.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The offset is not in the log.
+    #[error("offset {asked} is out of range: the log has offsets from {start} up to {end}")]
+    OutOfRange {
+        /// The offset asked for.
+        asked: Offset,
+        /// The log start.
+        start: Offset,
+        /// The log end, which may be asked for.
+        end: Offset,
+    },
+    /// The disk refused.
+    #[error(transparent)]
+    Storage(#[from] LogError),
+}
+
+impl ReadError {
+    /// The error code of the protocol.
+    pub fn code(&self) -> i16 {
+        match self {
+            ReadError::OutOfRange { .. } => OFFSET_OUT_OF_RANGE,
+            ReadError::Storage(_) => KAFKA_STORAGE_ERROR,
+        }
+    }
+}

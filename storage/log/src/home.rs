@@ -1,0 +1,113 @@
+//! Where one partition lives: its directory, the disk it is on and the node's budget of descriptors.
+//!
+//! Shared by the log and by every file that a plan or a job of it names, on any thread. It does not
+//! change: a partition that moves gets a new home.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tarn_record::Offset;
+
+use crate::descriptors::Descriptors;
+use crate::disk::Disk;
+use crate::error::LogError;
+
+/// The directory of one partition.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) descriptors: Arc<Descriptors>,
+    pub(crate) path: PathBuf,
+}
+
+/// The kinds of files that a segment has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Log,
+    OffsetIndex,
+    TimeIndex,
+    TxnIndex,
+    Snapshot,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 5] =
+        [Kind::Log, Kind::OffsetIndex, Kind::TimeIndex, Kind::TxnIndex, Kind::Snapshot];
+
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Kind::Log => ".log",
+            Kind::OffsetIndex => ".index",
+            Kind::TimeIndex => ".timeindex",
+            Kind::TxnIndex => ".txnindex",
+            Kind::Snapshot => ".snapshot",
+        }
+    }
+
+    /// What a file name says: the kind and the offset; `None` for other files.
+    pub(crate) fn parse(name: &str) -> Option<(Kind, Offset)> {
+        let (digits, _) = name.split_once('.')?;
+        let kind = Kind::ALL.into_iter().find(|kind| name[digits.len()..] == *kind.suffix())?;
+        let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let offset = if all_digits { digits.parse().ok()? } else { return None };
+        Some((kind, Offset(offset)))
+    }
+}
+
+/// What a file is called while it waits to be removed.
+pub(crate) const DELETED_SUFFIX: &str = ".deleted";
+
+impl Home {
+    /// The path of a segment's file.
+    pub(crate) fn file(&self, base: Offset, kind: Kind) -> PathBuf {
+        self.path.join(format!("{:020}{}", base.0, kind.suffix()))
+    }
+
+    /// The path of a file that is to be removed.
+    pub(crate) fn deleted(&self, base: Offset, kind: Kind) -> PathBuf {
+        self.path.join(format!("{:020}{}{DELETED_SUFFIX}", base.0, kind.suffix()))
+    }
+
+    /// Removes a file; one that is not there is fine.
+    pub(crate) fn remove(&self, path: &Path) -> Result<(), LogError> {
+        match self.disk.remove_file(path) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(LogError::io("remove", path, cause)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Renames a file; true if it was there.
+    pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<bool, LogError> {
+        match self.disk.rename(from, to) {
+            Ok(()) => Ok(true),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(cause) => Err(LogError::io("rename", from, cause)),
+        }
+    }
+
+    /// Makes the names in the directory survive a crash.
+    pub(crate) fn sync(&self) -> Result<(), LogError> {
+        self.disk.sync_dir(&self.path).map_err(|cause| LogError::io("sync", &self.path, cause))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_name_says_kind_and_offset() {
+        assert_eq!(Kind::parse("00000000000000000042.log"), Some((Kind::Log, Offset(42))));
+        assert_eq!(Kind::parse("00000000000000000007.snapshot"), Some((Kind::Snapshot, Offset(7))));
+        assert_eq!(Kind::parse("00000000000000000007.txnindex"), Some((Kind::TxnIndex, Offset(7))));
+    }
+
+    #[test]
+    fn other_names_say_nothing() {
+        for name in ["leader-epoch-checkpoint", "x.log", ".log", "0.log.deleted", "+1.log", "partition.metadata"] {
+            assert_eq!(Kind::parse(name), None, "{name}");
+        }
+        assert_eq!(Kind::parse("99999999999999999999.log"), None, "beyond the largest offset");
+    }
+}

@@ -1,0 +1,16 @@
+//! What a log holds at most. Each limit comes from the file format or bounds memory.
+
+/// The largest segment: positions in an offset index are `int32`.
+pub const SEGMENT_BYTES_MAX: u32 = i32::MAX as u32;
+
+/// The most offsets that a segment spans: offsets in its indexes are relative to its base, `int32`.
+pub const SEGMENT_OFFSETS_MAX: i64 = i32::MAX as i64;
+
+/// Index entries that a segment keeps in memory before it writes them to the file: 64 KiB.
+pub const INDEX_ENTRIES_IN_MEMORY_MAX: usize = 4096;
+
+/// The most decompressed bytes of one batch that a search for a timestamp looks at.
+pub const SEARCHED_BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// The largest control batch whose record is read.
+pub const CONTROL_BATCH_BYTES_MAX: usize = 1024 * 1024;

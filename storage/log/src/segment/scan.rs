@@ -1,0 +1,132 @@
+//! Going through the batches of a segment, from header to header.
+//!
+//! A scan reads through a window, so that small batches cost one read for many of them, and jumps over
+//! what it does not need. It trusts nothing: a header that cannot be is a step of its own, not a panic.
+
+use std::io;
+
+use bytes::Bytes;
+use tarn_record::{BatchError, BatchHeader, HEADER_BYTES, ValidBatch};
+
+use crate::disk::DiskFile;
+
+/// Reads batches from a position on.
+#[derive(Debug)]
+pub(crate) struct Scan<'a> {
+    file: &'a dyn DiskFile,
+    position: u64,
+    end: u64,
+    window_bytes: usize,
+    window: Vec<u8>,
+    window_start: u64,
+}
+
+/// A batch and where it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) position: u64,
+    pub(crate) header: BatchHeader,
+}
+
+/// One step of a scan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A header that can be; the whole batch is in the file.
+    Batch(Found),
+    /// No whole batch begins here.
+    Bad(BatchError),
+    /// The end was reached exactly.
+    End,
+}
+
+/// For a few batches near each other.
+pub(crate) const NARROW: usize = 4096;
+/// For a whole segment.
+pub(crate) const WIDE: usize = 256 * 1024;
+
+impl<'a> Scan<'a> {
+    /// Scans `position..end` of a file, reading `window_bytes` at once.
+    pub(crate) fn new(file: &'a dyn DiskFile, position: u64, end: u64, window_bytes: usize) -> Scan<'a> {
+        Scan { file, position, end, window_bytes, window: Vec::new(), window_start: position }
+    }
+
+    /// Where the next step begins.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next header. Its checksum is left to [`Scan::check`].
+    pub(crate) fn step(&mut self) -> io::Result<Step> {
+        if self.position >= self.end {
+            return Ok(Step::End);
+        }
+        let left = usize::try_from(self.end - self.position).unwrap_or(usize::MAX);
+        if left < HEADER_BYTES {
+            return Ok(Step::Bad(BatchError::CutShort { have: left, needed: HEADER_BYTES }));
+        }
+        let parsed = BatchHeader::parse(self.bytes(self.position, HEADER_BYTES)?);
+        let header = match parsed.and_then(|header| header.check_offsets().map(|()| header)) {
+            Ok(header) if header.size() <= left => header,
+            Ok(header) => return Ok(Step::Bad(BatchError::CutShort { have: left, needed: header.size() })),
+            Err(error) => return Ok(Step::Bad(error)),
+        };
+        let found = Found { position: self.position, header };
+        self.position += header.size() as u64;
+        Ok(Step::Batch(found))
+    }
+
+    /// Checks the checksum of a batch that was found.
+    pub(crate) fn check(&mut self, found: &Found) -> io::Result<Result<(), BatchError>> {
+        if found.header.size() <= self.window_bytes {
+            let batch = self.bytes(found.position, found.header.size())?;
+            return Ok(found.header.check_crc(batch));
+        }
+        self.check_in_pieces(found)
+    }
+
+    /// The whole batch that was found.
+    pub(crate) fn read(&self, found: &Found) -> io::Result<Result<ValidBatch, BatchError>> {
+        let mut bytes = vec![0; found.header.size()];
+        if self.file.read_at(&mut bytes, found.position)? < bytes.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(ValidBatch::parse(Bytes::from(bytes)))
+    }
+
+    fn check_in_pieces(&mut self, found: &Found) -> io::Result<Result<(), BatchError>> {
+        let end = found.position + found.header.size() as u64;
+        let mut at = found.position + CRC_COVERS_FROM;
+        let mut computed = 0;
+        while at < end {
+            let piece = self.window_bytes.min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            computed = crc32c::crc32c_append(computed, self.bytes(at, piece)?);
+            at += piece as u64;
+        }
+        let (offset, stored) = (found.header.base_offset, found.header.crc);
+        if computed == stored {
+            return Ok(Ok(()));
+        }
+        Ok(Err(BatchError::BadChecksum { offset, stored, computed }))
+    }
+
+    /// The bytes `position..position + len`, through the window. `len` is not above the window's size.
+    fn bytes(&mut self, position: u64, len: usize) -> io::Result<&[u8]> {
+        let inside = position >= self.window_start
+            && position + len as u64 <= self.window_start + self.window.len() as u64;
+        if !inside {
+            let wanted = (self.end - position).min(self.window_bytes.max(len) as u64) as usize;
+            self.window.resize(wanted, 0);
+            self.window_start = position;
+            let read = self.file.read_at(&mut self.window, position)?;
+            self.window.truncate(read);
+            if read < len {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let from = (position - self.window_start) as usize;
+        Ok(&self.window[from..from + len])
+    }
+}
+
+/// The first byte of a batch that its checksum covers.
+const CRC_COVERS_FROM: u64 = 21;

@@ -1,0 +1,328 @@
+//! The aborted transactions of one segment: its `.txnindex` file.
+//!
+//! A consumer that reads only committed records gets, with them, the aborted transactions that touch
+//! what it got, and leaves their records out. An entry is appended when an abort marker is: 34 bytes,
+//! `int16` version 0 and four `int64` (producer id, first offset, offset of the marker, last stable
+//! offset at that time). Most segments have no aborts and then no file. Owned by the segment; it opens
+//! the file for each operation, so it holds no descriptor.
+//!
+//! Invariants:
+//! * the offsets of the markers strictly increase;
+//! * the file is a whole number of entries. One that is not is damage: recovery builds it anew.
+
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tarn_record::{Offset, ProducerId};
+use thiserror::Error;
+
+use crate::disk::{Disk, DiskFile, Open};
+
+/// The bytes of one entry.
+pub const TXN_INDEX_ENTRY_BYTES: usize = 34;
+
+/// How many entries are read at once.
+const ENTRIES_PER_READ: usize = 256;
+
+/// An aborted transaction with records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbortedTransaction {
+    /// Whose transaction it was.
+    pub producer_id: ProducerId,
+    /// Its first record.
+    pub first_offset: Offset,
+    /// Its abort marker.
+    pub last_offset: Offset,
+    /// Where the first transaction was that was still open then; the offset after the marker if none.
+    pub last_stable_offset: Offset,
+}
+
+/// What [`TxnIndex::collect`] found in one segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// The transactions, in the order of their markers.
+    pub transactions: Vec<AbortedTransaction>,
+    /// True where no later segment can have another one for the same range.
+    pub complete: bool,
+}
+
+/// A file that cannot be used or an entry that does not fit in.
+#[derive(Debug, Error)]
+pub enum TxnIndexError {
+    /// The system refused.
+    #[error("transaction index {path}: {cause}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// The file has bytes that no entry has.
+    #[error("transaction index {path} is damaged at byte {position}: {fault}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        position: u64,
+        /// What is wrong there.
+        fault: &'static str,
+    },
+    /// The marker's offset does not follow the one before.
+    #[error("transaction index {path}: the marker at offset {offset} cannot follow the one at {last}")]
+    OutOfOrder {
+        /// The file.
+        path: PathBuf,
+        /// The marker that was to be added.
+        offset: Offset,
+        /// The newest in the file.
+        last: Offset,
+    },
+}
+
+/// The transaction index of one segment. A segment has none before its first abort.
+#[derive(Debug)]
+pub struct TxnIndex {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    entries: u64,
+    /// The marker of the newest entry; [`Offset::NONE`] without entries.
+    last: Offset,
+}
+
+impl TxnIndex {
+    /// The index of a segment that has none yet; the file is made by the first [`TxnIndex::append`].
+    pub fn new(disk: Arc<dyn Disk>, path: PathBuf) -> TxnIndex {
+        TxnIndex { disk, path, entries: 0, last: Offset::NONE }
+    }
+
+    /// Opens the index in a file; `None` where there is no file.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is not a whole number of entries.
+    pub fn open(disk: Arc<dyn Disk>, path: PathBuf) -> Result<Option<TxnIndex>, TxnIndexError> {
+        let mut index = TxnIndex::new(disk, path);
+        let file = match index.disk.open(&index.path, Open::Read) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|cause| index.io(cause))?,
+        };
+        let len = file.len().map_err(|cause| index.io(cause))?;
+        if len % TXN_INDEX_ENTRY_BYTES as u64 != 0 {
+            return Err(index.damaged(len, "a part of an entry"));
+        }
+        index.entries = len / TXN_INDEX_ENTRY_BYTES as u64;
+        if let Some(newest) = index.entries.checked_sub(1) {
+            index.last = index.entry(file.as_ref(), newest)?.last_offset;
+        }
+        Ok(Some(index))
+    }
+
+    /// Checks every entry against the order of the file and the segment's base offset.
+    ///
+    /// # Errors
+    /// `Damaged` for the first entry that is out of order or below `base_offset`.
+    pub fn sanity_check(&self, base_offset: Offset) -> Result<(), TxnIndexError> {
+        let mut lowest = base_offset;
+        self.scan(0, |number, entry| {
+            let fault = if entry.last_offset < lowest {
+                "a marker below the one before or below the segment"
+            } else if entry.first_offset > entry.last_offset {
+                "a transaction that ends before it begins"
+            } else {
+                lowest = entry.last_offset.plus(1);
+                return Ok(Scan::Continue);
+            };
+            Err(self.damaged(number * TXN_INDEX_ENTRY_BYTES as u64, fault))
+        })
+    }
+
+    /// Adds the transaction that an abort marker just ended.
+    ///
+    /// # Errors
+    /// `OutOfOrder` where the marker is not above the newest; the index stays as it was.
+    pub fn append(&mut self, aborted: &AbortedTransaction) -> Result<(), TxnIndexError> {
+        if aborted.last_offset <= self.last {
+            return Err(TxnIndexError::OutOfOrder {
+                path: self.path.clone(),
+                offset: aborted.last_offset,
+                last: self.last,
+            });
+        }
+        let file = self.disk.open(&self.path, Open::Create).map_err(|cause| self.io(cause))?;
+        let position = self.entries * TXN_INDEX_ENTRY_BYTES as u64;
+        file.write_at(&[IoSlice::new(&encode(aborted))], position).map_err(|cause| self.io(cause))?;
+        self.entries += 1;
+        self.last = aborted.last_offset;
+        Ok(())
+    }
+
+    /// The aborted transactions that touch the offsets from `fetch_offset` up to, not including, `upper`.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is damaged.
+    pub fn collect(&self, fetch_offset: Offset, upper: Offset) -> Result<Collected, TxnIndexError> {
+        let mut collected = Collected::default();
+        if self.last < fetch_offset {
+            return Ok(collected);
+        }
+        let first = self.first_at_or_above(fetch_offset)?;
+        self.scan(first, |_, entry| {
+            if entry.last_offset >= fetch_offset && entry.first_offset < upper {
+                collected.transactions.push(entry);
+            }
+            collected.complete = entry.last_stable_offset >= upper;
+            Ok(if collected.complete { Scan::Stop } else { Scan::Continue })
+        })?;
+        Ok(collected)
+    }
+
+    /// Drops the entries whose marker is at `offset` or above.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, is damaged or cannot be cut.
+    pub fn truncate_to(&mut self, offset: Offset) -> Result<(), TxnIndexError> {
+        if self.last < offset {
+            return Ok(());
+        }
+        let keep = self.first_at_or_above(offset)?;
+        let file = self.disk.open(&self.path, Open::ReadWrite).map_err(|cause| self.io(cause))?;
+        file.set_len(keep * TXN_INDEX_ENTRY_BYTES as u64).map_err(|cause| self.io(cause))?;
+        self.entries = keep;
+        self.last = match keep.checked_sub(1) {
+            Some(newest) => self.entry(file.as_ref(), newest)?.last_offset,
+            None => Offset::NONE,
+        };
+        Ok(())
+    }
+
+    /// Makes the entries survive a crash.
+    ///
+    /// # Errors
+    /// Where the disk fails.
+    pub fn sync(&self) -> Result<(), TxnIndexError> {
+        if self.entries == 0 {
+            return Ok(());
+        }
+        let file = self.disk.open(&self.path, Open::ReadWrite).map_err(|cause| self.io(cause))?;
+        file.sync_data().map_err(|cause| self.io(cause))
+    }
+
+    /// How many aborted transactions there are.
+    pub fn len(&self) -> u64 {
+        self.entries
+    }
+
+    /// True where no transaction was aborted.
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Where the file is, or will be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The number of the first entry whose marker is at `offset` or above: they are in order, so a few
+    /// reads find it in an index of any length.
+    fn first_at_or_above(&self, offset: Offset) -> Result<u64, TxnIndexError> {
+        let (mut low, mut high) = (0, self.entries);
+        if low == high {
+            return Ok(0);
+        }
+        let file = self.disk.open(&self.path, Open::Read).map_err(|cause| self.io(cause))?;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.entry(file.as_ref(), middle)?.last_offset < offset {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Hands the entries from number `first` on to `visit`, until it has enough.
+    fn scan(
+        &self,
+        first: u64,
+        mut visit: impl FnMut(u64, AbortedTransaction) -> Result<Scan, TxnIndexError>,
+    ) -> Result<(), TxnIndexError> {
+        if first >= self.entries {
+            return Ok(());
+        }
+        let file = self.disk.open(&self.path, Open::Read).map_err(|cause| self.io(cause))?;
+        let mut bytes = [0; TXN_INDEX_ENTRY_BYTES * ENTRIES_PER_READ];
+        let mut number = first;
+        while number < self.entries {
+            let wanted = (self.entries - number).min(ENTRIES_PER_READ as u64) as usize;
+            let wanted = &mut bytes[..wanted * TXN_INDEX_ENTRY_BYTES];
+            let position = number * TXN_INDEX_ENTRY_BYTES as u64;
+            let read = file.read_at(wanted, position).map_err(|cause| self.io(cause))?;
+            if read < wanted.len() {
+                return Err(self.damaged(position + read as u64, "the file ends early"));
+            }
+            for entry in wanted.as_chunks().0 {
+                let entry = decode(entry).map_err(|fault| {
+                    self.damaged(number * TXN_INDEX_ENTRY_BYTES as u64, fault)
+                })?;
+                if let Scan::Stop = visit(number, entry)? {
+                    return Ok(());
+                }
+                number += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&self, file: &dyn DiskFile, number: u64) -> Result<AbortedTransaction, TxnIndexError> {
+        let mut bytes = [0; TXN_INDEX_ENTRY_BYTES];
+        let position = number * TXN_INDEX_ENTRY_BYTES as u64;
+        if file.read_at(&mut bytes, position).map_err(|cause| self.io(cause))? < bytes.len() {
+            return Err(self.damaged(position, "the file ends early"));
+        }
+        decode(&bytes).map_err(|fault| self.damaged(position, fault))
+    }
+
+    fn io(&self, cause: io::Error) -> TxnIndexError {
+        TxnIndexError::Io { path: self.path.clone(), cause }
+    }
+
+    fn damaged(&self, position: u64, fault: &'static str) -> TxnIndexError {
+        TxnIndexError::Damaged { path: self.path.clone(), position, fault }
+    }
+}
+
+/// Whether a scan has enough.
+enum Scan {
+    Continue,
+    Stop,
+}
+
+const VERSION: i16 = 0;
+
+fn encode(aborted: &AbortedTransaction) -> [u8; TXN_INDEX_ENTRY_BYTES] {
+    let mut bytes = [0; TXN_INDEX_ENTRY_BYTES];
+    bytes[..2].copy_from_slice(&VERSION.to_be_bytes());
+    bytes[2..10].copy_from_slice(&aborted.producer_id.0.to_be_bytes());
+    bytes[10..18].copy_from_slice(&aborted.first_offset.0.to_be_bytes());
+    bytes[18..26].copy_from_slice(&aborted.last_offset.0.to_be_bytes());
+    bytes[26..].copy_from_slice(&aborted.last_stable_offset.0.to_be_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8; TXN_INDEX_ENTRY_BYTES]) -> Result<AbortedTransaction, &'static str> {
+    let number = |at: usize| {
+        let mut field = [0; 8];
+        field.copy_from_slice(&bytes[at..at + 8]);
+        i64::from_be_bytes(field)
+    };
+    if i16::from_be_bytes([bytes[0], bytes[1]]) != VERSION {
+        return Err("an entry that is not version 0");
+    }
+    Ok(AbortedTransaction {
+        producer_id: ProducerId(number(2)),
+        first_offset: Offset(number(10)),
+        last_offset: Offset(number(18)),
+        last_stable_offset: Offset(number(26)),
+    })
+}

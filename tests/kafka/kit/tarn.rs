@@ -1,0 +1,277 @@
+//! `tarn` itself: formatted, started, killed and asked through its command line.
+
+use crate::cluster::Cluster;
+use crate::kit_files::tarn_binary;
+use crate::ports::{free_port, local};
+use crate::process::{Finished, Process, guarded, run};
+use crate::waiting::until_some;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const READY: Duration = Duration::from_secs(30);
+const STOPPED: Duration = Duration::from_secs(30);
+const COMMAND: Duration = Duration::from_secs(60);
+
+/// The cluster id of every Tarn that these tests start.
+pub const CLUSTER_ID: &str = "VGFybkRlc3RpbmF0aW9uQQ";
+
+/// How one Tarn differs from the others.
+#[derive(Clone, Debug, Default)]
+pub struct TarnOptions {
+    /// `tarn.cores`, where it is set.
+    pub cores: Option<&'static str>,
+    /// `tarn.mirror.cores`, where it is set.
+    pub mirror_cores: Option<&'static str>,
+    /// Further lines of `server.properties`.
+    pub properties: Vec<(String, String)>,
+}
+
+/// A cluster of one Tarn, running or not.
+#[derive(Debug)]
+pub struct Tarn {
+    port: u16,
+    controller_port: u16,
+    directory: TempDir,
+    options: TarnOptions,
+    process: Option<Process>,
+}
+
+/// One line of `tarn mirror describe --json`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MirrorPartition {
+    /// The topic.
+    pub topic: String,
+    /// The partition's number.
+    pub partition: i64,
+    /// The state's name.
+    pub state: String,
+    /// Records not copied yet; `None` where it is unknown.
+    pub lag: Option<i64>,
+    /// Why it is not well, by code.
+    pub reason_code: Option<String>,
+    /// The same in words.
+    pub error_message: Option<String>,
+}
+
+impl Tarn {
+    /// Formats a directory, starts the server, and waits until it answers.
+    ///
+    /// # Panics
+    /// Where it does not in 30 seconds.
+    pub fn start(options: &TarnOptions) -> Tarn {
+        let mut tarn = Tarn::formatted(options);
+        tarn.start_again();
+        tarn
+    }
+
+    /// Formats a directory and starts nothing.
+    ///
+    /// # Panics
+    /// Where formatting fails.
+    pub fn formatted(options: &TarnOptions) -> Tarn {
+        let tarn = Tarn::unformatted(options);
+        tarn.command(&["format", "-t", CLUSTER_ID, "-c", &tarn.config().display().to_string()]).ok();
+        tarn
+    }
+
+    /// Writes `server.properties` and nothing else.
+    ///
+    /// # Panics
+    /// Where the temporary directory is not writable.
+    pub fn unformatted(options: &TarnOptions) -> Tarn {
+        let tarn = Tarn {
+            port: free_port(),
+            controller_port: free_port(),
+            directory: TempDir::with_prefix("tarn-").expect("the temporary directory is writable"),
+            options: options.clone(),
+            process: None,
+        };
+        tarn.write_config();
+        tarn
+    }
+
+    /// The address of its listener for clients.
+    pub fn bootstrap(&self) -> String {
+        local(self.port)
+    }
+
+    /// The address of its controller listener.
+    pub fn controller(&self) -> String {
+        local(self.controller_port)
+    }
+
+    /// Its log directory.
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// Its `server.properties`.
+    pub fn config(&self) -> PathBuf {
+        self.directory.path().join("server.properties")
+    }
+
+    /// Uses other cores from the next start on.
+    ///
+    /// # Panics
+    /// Where the temporary directory is not writable.
+    pub fn reconfigure(&mut self, options: &TarnOptions) {
+        self.options = options.clone();
+        self.write_config();
+    }
+
+    /// Starts it after a stop or a kill, and waits until it answers and leads its partitions.
+    ///
+    /// # Panics
+    /// Where it does not in 30 seconds.
+    pub fn start_again(&mut self) {
+        self.spawn();
+        let address = self.bootstrap();
+        until_some("tarn to serve", READY, || {
+            assert!(self.running().ended().is_none(), "tarn ended at its start");
+            let mut cluster = Cluster::try_connect(&address)?;
+            let topics = cluster.try_topics()?;
+            let leaderless = topics.iter().flat_map(|topic| &topic.partitions).any(|one| one.leader < 0);
+            if cluster.knows_node(1) && !leaderless { Ok(()) } else { Err("it has no leaders yet".into()) }
+        });
+    }
+
+    /// Starts the server without waiting for anything.
+    ///
+    /// # Panics
+    /// Where it runs already.
+    pub fn spawn(&mut self) {
+        assert!(self.process.is_none(), "tarn runs already");
+        let mut command = guarded(tarn_binary());
+        command.arg("server").arg(self.config());
+        self.process = Some(Process::spawn("tarn", command, &self.log_file()));
+    }
+
+    /// A clean stop. Its exit code must be 0.
+    ///
+    /// # Panics
+    /// Where it has not stopped in 30 seconds, or with another exit code.
+    pub fn stop(&mut self) {
+        let mut process = self.process.take().expect("tarn runs");
+        let status = process.terminate(STOPPED);
+        assert!(status.success(), "tarn ended with {status}: {}", process.output());
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// What the server printed, over all its starts.
+    pub fn output(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// Whether the server process is alive.
+    pub fn is_running(&mut self) -> bool {
+        self.process.as_mut().is_some_and(|process| process.ended().is_none())
+    }
+
+    /// Runs `tarn ARGUMENTS`.
+    ///
+    /// # Panics
+    /// Where it does not end in a minute.
+    pub fn command(&self, arguments: &[&str]) -> Finished {
+        let mut command = guarded(tarn_binary());
+        command.args(arguments);
+        run(&format!("tarn {}", arguments.join(" ")), command, None, COMMAND)
+    }
+
+    /// Runs `tarn mirror VERB --bootstrap-server …` with further arguments.
+    ///
+    /// # Panics
+    /// Where it does not end in a minute.
+    pub fn mirror(&self, verb: &str, arguments: &[&str]) -> Finished {
+        let bootstrap = self.bootstrap();
+        let first = ["mirror", verb, "--bootstrap-server", &bootstrap];
+        self.command(&[&first[..], arguments].concat())
+    }
+
+    /// Runs `tarn mirror create` with these lines in its `--mirror-config`.
+    ///
+    /// # Panics
+    /// Where it does not end in a minute.
+    pub fn create_mirror(&self, name: &str, configs: &[(&str, &str)]) -> Finished {
+        let file = self.directory.path().join(format!("{name}.mirror.properties"));
+        let lines: String = configs.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
+        fs::write(&file, lines).expect("the temporary directory is writable");
+        self.mirror("create", &["--mirror", name, "--mirror-config", &file.display().to_string()])
+    }
+
+    /// Creates a mirror of the cluster at `source` and starts the topics that match.
+    ///
+    /// # Panics
+    /// Where either fails.
+    pub fn mirror_from(&self, source: &str, name: &str, topics: &str) {
+        self.create_mirror(name, &[("bootstrap.servers", source), ("fetch.wait.max.ms", "500")]).ok();
+        self.mirror("start", &["--mirror", name, "--topics", topics]).ok();
+    }
+
+    /// What `tarn mirror describe --json` says of one mirror.
+    ///
+    /// # Panics
+    /// Where it fails or prints no JSON.
+    pub fn describe_mirror(&self, name: &str) -> Vec<MirrorPartition> {
+        let json = self.mirror("describe", &["--mirror", name, "--json"]).ok();
+        let lines: Vec<Value> =
+            serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error} in {json}"));
+        lines.iter().map(mirror_partition).collect()
+    }
+
+    fn write_config(&self) {
+        let listeners =
+            format!("PLAINTEXT://{},CONTROLLER://{}", self.bootstrap(), local(self.controller_port));
+        let mut lines: Vec<(String, String)> = [
+            ("process.roles", "broker,controller".to_string()),
+            ("node.id", "1".to_string()),
+            ("controller.quorum.voters", format!("1@{}", local(self.controller_port))),
+            ("listeners", listeners.clone()),
+            ("advertised.listeners", listeners),
+            ("controller.listener.names", "CONTROLLER".to_string()),
+            ("log.dirs", self.data().display().to_string()),
+            ("mirror.state.topic.num.partitions", "4".to_string()),
+            ("mirror.metadata.refresh.interval.ms", "1000".to_string()),
+            ("mirror.failed.retry.initial.backoff.ms", "100".to_string()),
+            ("mirror.failed.retry.max.backoff.ms", "1000".to_string()),
+        ]
+        .map(|(key, value)| (key.to_string(), value))
+        .into();
+        for (key, cores) in
+            [("tarn.cores", self.options.cores), ("tarn.mirror.cores", self.options.mirror_cores)]
+        {
+            lines.extend(cores.map(|cores| (key.to_string(), cores.to_string())));
+        }
+        lines.extend(self.options.properties.iter().cloned());
+        let text: String = lines.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
+        fs::write(self.config(), text).expect("the temporary directory is writable");
+    }
+
+    fn running(&mut self) -> &mut Process {
+        self.process.as_mut().expect("tarn runs")
+    }
+
+    fn log_file(&self) -> PathBuf {
+        Path::new(self.directory.path()).join("tarn.log")
+    }
+}
+
+fn mirror_partition(line: &Value) -> MirrorPartition {
+    let text = |key: &str| line[key].as_str().map(str::to_string);
+    MirrorPartition {
+        topic: text("topic").unwrap_or_else(|| panic!("no topic in {line}")),
+        partition: line["partition"].as_i64().unwrap_or_else(|| panic!("no partition in {line}")),
+        state: text("state").unwrap_or_else(|| panic!("no state in {line}")),
+        lag: line["lag"].as_i64().filter(|lag| *lag >= 0),
+        reason_code: text("reasonCode").filter(|code| !code.is_empty()),
+        error_message: text("errorMessage").filter(|message| !message.is_empty()),
+    }
+}
