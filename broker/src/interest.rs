@@ -16,12 +16,10 @@ use std::collections::{HashMap, VecDeque};
 use tarn_record::{Epoch, Offset, TopicIdPartition};
 use tarn_wire::{ErrorCode, Records};
 
-/// The name of one session's interest on one core. A closed one is never found again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct InterestId {
-    index: u32,
-    serial: u32,
-}
+/// The name of a session's interest, the same on every core, never used again. Whoever makes it up can
+/// always have it closed, whatever became of the requests that carried it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InterestId(pub u64);
 
 /// Who is to be told when a partition has news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,45 +115,31 @@ struct Interest<W> {
 /// The interests of all sessions in the partitions of one core. Owned by that core.
 #[derive(Debug)]
 pub struct Interests<W> {
-    interests: Vec<Option<(u32, Interest<W>)>>,
-    free: Vec<u32>,
-    next_serial: u32,
+    interests: HashMap<InterestId, Interest<W>>,
 }
 
 impl<W> Default for Interests<W> {
     fn default() -> Interests<W> {
-        Interests { interests: Vec::new(), free: Vec::new(), next_serial: 0 }
+        Interests { interests: HashMap::new() }
     }
 }
 
 impl<W> Interests<W> {
-    /// Begins an interest in nothing yet.
-    pub fn open(&mut self, wake: W) -> InterestId {
-        let serial = self.next_serial;
-        self.next_serial = self.next_serial.wrapping_add(1);
-        let interest = Interest {
+    /// Begins an interest in nothing yet, where it has not begun.
+    pub fn open(&mut self, id: InterestId, wake: W) {
+        self.interests.entry(id).or_insert_with(|| Interest {
             wake,
             armed: false,
             slots: HashMap::new(),
             watched: Vec::new(),
             free: Vec::new(),
             news: VecDeque::new(),
-        };
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.interests.push(None);
-            self.interests.len() as u32 - 1
         });
-        self.interests[index as usize] = Some((serial, interest));
-        InterestId { index, serial }
     }
 
     /// Ends an interest. The watchers returned are to be taken off their partitions.
     pub fn close(&mut self, id: InterestId) -> Vec<(TopicIdPartition, Watcher)> {
-        if self.get_mut(id).is_none() {
-            return Vec::new();
-        }
-        self.free.push(id.index);
-        let Some((_, interest)) = self.interests[id.index as usize].take() else { return Vec::new() };
+        let Some(interest) = self.interests.remove(&id) else { return Vec::new() };
         let watcher = |slot| Watcher { interest: id, slot };
         interest.slots.into_iter().map(|(partition, slot)| (partition, watcher(slot))).collect()
     }
@@ -190,6 +174,14 @@ impl<W> Interests<W> {
         interest.news.retain(|queued| *queued != slot);
         interest.free.push(slot);
         Some(Watcher { interest: id, slot })
+    }
+
+    /// Who wants a partition: the watchers to put on it when it comes to this core.
+    pub fn watchers_of(&self, partition: TopicIdPartition) -> Vec<Watcher> {
+        let wants = self.interests.iter();
+        wants.filter_map(|(id, interest)| Some((*id, *interest.slots.get(&partition)?)))
+            .map(|(interest, slot)| Watcher { interest, slot })
+            .collect()
     }
 
     /// Takes back an answer that did not fit the response: the session has not been told.
@@ -259,10 +251,7 @@ impl<W> Interests<W> {
     }
 
     fn get_mut(&mut self, id: InterestId) -> Option<&mut Interest<W>> {
-        match self.interests.get_mut(id.index as usize)?.as_mut()? {
-            (serial, interest) if *serial == id.serial => Some(interest),
-            _ => None,
-        }
+        self.interests.get_mut(&id)
     }
 }
 
@@ -384,8 +373,7 @@ mod tests {
         let closed = world.id;
         let watchers = world.interests.close(closed);
         assert_eq!(watchers.len(), 1);
-        let reopened = world.interests.open("other");
-        assert_eq!(reopened.index, closed.index);
+        world.interests.open(InterestId(2), "other");
         assert_eq!(world.interests.has_news(watchers[0].1), None);
         assert_eq!(world.fetch(Scope::All, 100), [0; 0]);
     }
@@ -403,7 +391,8 @@ mod tests {
     impl World {
         fn with(partitions: i32) -> World {
             let mut interests = Interests::default();
-            let id = interests.open("wake");
+            let id = InterestId(1);
+            interests.open(id, "wake");
             let (topic, ends) = (TopicId::random(), vec![0; partitions as usize]);
             let mut world = World { topic, interests, id, ends, watchers: Vec::new(), reads: 0 };
             for partition in 0..partitions {

@@ -14,9 +14,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use tarn_record::{PartitionIndex, TopicIdPartition};
 use tarn_runtime::CoreId;
+use tarn_runtime::channel::Flag;
 use tarn_wire::{ErrorCode, Str};
 
-use crate::interest::InterestId;
+use crate::interest::{InterestId, Wanted};
 
 /// The request of a client that wants no session, or wants its session closed.
 pub const FINAL_EPOCH: i32 = -1;
@@ -37,10 +38,11 @@ pub enum TopicKey {
     Id(tarn_record::TopicId),
 }
 
-/// One fetch session of a client.
+/// One fetch session of a client. While a request is served it is out of the cache, in the request's
+/// hands; a request without a session has one of its own that never enters the cache.
 #[derive(Debug)]
 pub struct Session {
-    /// The session's id, never 0.
+    /// The session's id; 0 for the one of a request without a session.
     pub id: i32,
     /// The epoch that the next request must carry.
     pub next_epoch: i32,
@@ -48,12 +50,25 @@ pub struct Session {
     pub by_id: bool,
     /// Every partition that the session names, and what the name stood for when it was last looked up;
     /// `None` where it stood for nothing.
-    pub partitions: HashMap<(TopicKey, PartitionIndex), Option<TopicIdPartition>>,
-    /// The session's interest on each core that owns one of its partitions.
-    pub interests: HashMap<CoreId, InterestId>,
-    /// The version of the metadata image with which the names were looked up.
-    pub image_offset: i64,
+    pub partitions: HashMap<(TopicKey, PartitionIndex), Lookup>,
+    /// What the session's half on the owning cores is called.
+    pub interest: InterestId,
+    /// The cores that own one of its partitions.
+    pub cores: BTreeSet<CoreId>,
+    /// Wakes the session where it waits.
+    pub wake: Flag,
+    /// What was found and did not fit the last response.
+    pub requeue: Vec<TopicIdPartition>,
     last_used_ms: u64,
+}
+
+/// A partition that a session names, and what is wanted of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Lookup {
+    /// What the name stood for when it was last looked up.
+    pub found: Option<TopicIdPartition>,
+    /// What is wanted of it.
+    pub wanted: Wanted,
 }
 
 /// The sessions of the connections of one core.
@@ -64,76 +79,91 @@ pub struct Sessions {
     next_serial: u32,
     sessions: HashMap<i32, Session>,
     by_use: BTreeSet<(u64, i32)>,
+    in_hand: BTreeSet<i32>,
+}
+
+impl Session {
+    /// The session of a request that wants none.
+    pub fn of_one_request(interest: InterestId, by_id: bool) -> Session {
+        Session {
+            id: 0,
+            next_epoch: 1,
+            by_id,
+            partitions: HashMap::new(),
+            interest,
+            cores: BTreeSet::new(),
+            wake: Flag::default(),
+            requeue: Vec::new(),
+            last_used_ms: 0,
+        }
+    }
 }
 
 impl Sessions {
     /// Room for `limit` sessions of the connections of `core`.
     pub fn new(core: CoreId, limit: usize) -> Sessions {
         let next_serial = fastrand::u32(..) & ((1 << SERIAL_BITS) - 1);
-        Sessions { core, limit, next_serial, sessions: HashMap::new(), by_use: BTreeSet::new() }
+        let (sessions, by_use, in_hand) = (HashMap::new(), BTreeSet::new(), BTreeSet::new());
+        Sessions { core, limit, next_serial, sessions, by_use, in_hand }
     }
 
-    /// How many sessions there are.
+    /// How many sessions there are, those in a request's hands included.
     pub fn len(&self) -> usize {
-        self.sessions.len()
+        self.sessions.len() + self.in_hand.len()
     }
 
     /// True where there is none.
     pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty()
+        self.len() == 0
     }
 
     /// Makes a session, unless the cache is full of sessions in use. The session that had to go for it,
-    /// if any, comes back with it: its interests are to be closed.
-    pub fn create(&mut self, by_id: bool, now_ms: u64) -> Option<(i32, Option<Session>)> {
-        let evicted = if self.sessions.len() >= self.limit { Some(self.evict(now_ms)?) } else { None };
+    /// if any, comes with it: its interest is to be closed.
+    pub fn create(
+        &mut self,
+        interest: InterestId,
+        by_id: bool,
+        now_ms: u64,
+    ) -> Option<(Session, Option<Session>)> {
+        let evicted = if self.len() >= self.limit { Some(self.evict(now_ms)?) } else { None };
         let id = self.unused_id();
-        let session = Session {
-            id,
-            next_epoch: 1,
-            by_id,
-            partitions: HashMap::new(),
-            interests: HashMap::new(),
-            image_offset: -1,
-            last_used_ms: now_ms,
-        };
-        self.sessions.insert(id, session);
-        self.by_use.insert((now_ms, id));
-        Some((id, evicted))
+        self.in_hand.insert(id);
+        Some((Session { id, ..Session::of_one_request(interest, by_id) }, evicted))
     }
 
-    /// The session of an incremental request, its epoch moved on. The request is taken only once.
+    /// The session of an incremental request, its epoch moved on: no second request can have it before it
+    /// is given back.
     ///
     /// # Errors
     /// FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, and FETCH_SESSION_TOPIC_ID_ERROR where
     /// the session names topics the other way.
-    pub fn advance(
-        &mut self,
-        id: i32,
-        epoch: i32,
-        by_id: bool,
-        now_ms: u64,
-    ) -> Result<&mut Session, ErrorCode> {
-        let session = self.sessions.get_mut(&id).ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
+    pub fn take(&mut self, id: i32, epoch: i32, by_id: bool) -> Result<Session, ErrorCode> {
+        let session = self.sessions.get(&id).ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
         if session.next_epoch != epoch {
             return Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH);
         }
         if session.by_id != by_id {
             return Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
         }
+        let mut session = self.remove(id).ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
         session.next_epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
-        self.by_use.remove(&(session.last_used_ms, id));
-        session.last_used_ms = now_ms;
-        self.by_use.insert((now_ms, id));
+        self.in_hand.insert(id);
         Ok(session)
     }
 
-    /// A session by its id, without moving its epoch.
-    pub fn get_mut(&mut self, id: i32) -> Option<&mut Session> {
-        self.sessions.get_mut(&id)
+    /// Gives a session back after a request.
+    pub fn give_back(&mut self, session: Session, now_ms: u64) {
+        self.in_hand.remove(&session.id);
+        self.by_use.insert((now_ms, session.id));
+        self.sessions.insert(session.id, Session { last_used_ms: now_ms, ..session });
     }
 
-    /// Takes a session out; its interests are to be closed.
+    /// A session that was taken ends with its request.
+    pub fn ended(&mut self, id: i32) {
+        self.in_hand.remove(&id);
+    }
+
+    /// Takes a session out for good; its interest is to be closed.
     pub fn remove(&mut self, id: i32) -> Option<Session> {
         let session = self.sessions.remove(&id)?;
         self.by_use.remove(&(session.last_used_ms, id));
@@ -150,7 +180,7 @@ impl Sessions {
             self.next_serial = (self.next_serial + 1) & ((1 << SERIAL_BITS) - 1);
             let core = u32::from(self.core.0) & ((1 << CORE_BITS) - 1);
             let id = (core << SERIAL_BITS | self.next_serial) as i32;
-            if id != 0 && !self.sessions.contains_key(&id) {
+            if id != 0 && !self.sessions.contains_key(&id) && !self.in_hand.contains(&id) {
                 return id;
             }
         }
@@ -162,41 +192,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_advanced_one_epoch_at_a_time() {
+    fn a_session_is_taken_one_epoch_at_a_time() {
         let mut sessions = Sessions::new(CoreId(3), 10);
         let id = create(&mut sessions, 0);
         assert!(id > 0);
-        assert_eq!(advance(&mut sessions, id, 1), Ok(2));
-        assert_eq!(advance(&mut sessions, id, 1), Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH));
-        assert_eq!(advance(&mut sessions, id, 2), Ok(3));
-        assert_eq!(advance(&mut sessions, id + 1, 3), Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
+        assert_eq!(serve(&mut sessions, id, 1), Ok(2));
+        assert_eq!(serve(&mut sessions, id, 1), Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH));
+        assert_eq!(serve(&mut sessions, id, 2), Ok(3));
+        assert_eq!(serve(&mut sessions, id + 1, 3), Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
+    }
+
+    #[test]
+    fn a_session_in_a_requests_hands_cannot_be_taken_again() {
+        let mut sessions = Sessions::new(CoreId(0), 1);
+        let id = create(&mut sessions, 0);
+        let session = sessions.take(id, 1, true).expect("it is there");
+        assert_eq!(sessions.take(id, 2, true).err(), Some(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
+        assert!(sessions.create(InterestId(0), true, EVICTION_MS * 2).is_none(), "it counts, and is in use");
+        sessions.give_back(session, 0);
+        assert_eq!(serve(&mut sessions, id, 2), Ok(3));
     }
 
     #[test]
     fn the_epoch_after_the_largest_is_one() {
         let mut sessions = Sessions::new(CoreId(0), 10);
         let id = create(&mut sessions, 0);
-        sessions.get_mut(id).expect("it was made").next_epoch = i32::MAX;
-        assert_eq!(advance(&mut sessions, id, i32::MAX), Ok(1));
+        let mut session = sessions.take(id, 1, true).expect("it is there");
+        session.next_epoch = i32::MAX;
+        sessions.give_back(session, 0);
+        assert_eq!(serve(&mut sessions, id, i32::MAX), Ok(1));
     }
 
     #[test]
     fn ids_and_names_do_not_mix_in_a_session() {
         let mut sessions = Sessions::new(CoreId(0), 10);
         let id = create(&mut sessions, 0);
-        let mixed = sessions.advance(id, 1, false, 0).map(|session| session.id);
-        assert_eq!(mixed, Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR));
+        assert_eq!(sessions.take(id, 1, false).err(), Some(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR));
     }
 
     #[test]
     fn a_full_cache_gives_up_the_session_that_was_unused_longest() {
         let mut sessions = Sessions::new(CoreId(0), 2);
         let (old, young) = (create(&mut sessions, 0), create(&mut sessions, 1000));
-        assert!(sessions.create(true, EVICTION_MS - 1).is_none(), "both are in use");
-        let (_, evicted) = sessions.create(true, EVICTION_MS).expect("one is unused");
+        assert!(sessions.create(InterestId(0), true, EVICTION_MS - 1).is_none(), "both are in use");
+        let (_, evicted) = sessions.create(InterestId(0), true, EVICTION_MS).expect("one is unused");
         assert_eq!(evicted.map(|session| session.id), Some(old));
-        assert!(sessions.get_mut(young).is_some());
-        assert_eq!(sessions.len(), 2);
+        assert_eq!(serve(&mut sessions, young, 1), Ok(2));
     }
 
     #[test]
@@ -209,10 +250,16 @@ mod tests {
     }
 
     fn create(sessions: &mut Sessions, now_ms: u64) -> i32 {
-        sessions.create(true, now_ms).expect("there is room").0
+        let (session, _) = sessions.create(InterestId(0), true, now_ms).expect("there is room");
+        let id = session.id;
+        sessions.give_back(session, now_ms);
+        id
     }
 
-    fn advance(sessions: &mut Sessions, id: i32, epoch: i32) -> Result<i32, ErrorCode> {
-        sessions.advance(id, epoch, true, 0).map(|session| session.next_epoch)
+    fn serve(sessions: &mut Sessions, id: i32, epoch: i32) -> Result<i32, ErrorCode> {
+        let session = sessions.take(id, epoch, true)?;
+        let next = session.next_epoch;
+        sessions.give_back(session, 0);
+        Ok(next)
     }
 }

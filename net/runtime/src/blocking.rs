@@ -161,3 +161,83 @@ pub(crate) fn finish() {
         thread.join().ok();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::tests::{core_of, run_on_core};
+    use crate::{Queue, spawn};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::sync::{Arc, mpsc};
+
+    #[test]
+    fn a_job_that_panics_is_an_error_and_the_lane_goes_on() {
+        run_on_core(|| async {
+            let failed = blocking(|| panic!("disk on fire")).await;
+            assert!(
+                matches!(&failed, Err(BlockingError::Panicked(panic)) if panic.message == "disk on fire"),
+                "{:?}",
+                failed.map(|()| "no error")
+            );
+            assert_eq!(blocking(|| 7).await.unwrap(), 7);
+        });
+    }
+
+    #[test]
+    fn lanes_do_not_hold_each_other_up() {
+        run_on_core(|| async {
+            let (release, held) = mpsc::channel::<()>();
+            let slow = spawn(Queue::Background, blocking(move || held.recv()));
+            crate::yield_now().await;
+            assert_eq!(blocking_sync(|| 1).await.unwrap(), 1);
+            assert_eq!(blocking_lookup(|| 2).await.unwrap(), 2);
+            release.send(()).unwrap();
+            slow.await.unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_core_that_ends_waits_for_the_jobs_it_gave_even_where_no_task_does() {
+        let done = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&done);
+        core_of(None, || async move {
+            for _ in 0..20 {
+                let done = Arc::clone(&counted);
+                let job = blocking(move || done.fetch_add(1, Ordering::SeqCst));
+                spawn(Queue::Network, job).detach();
+            }
+            crate::yield_now().await;
+        })
+        .join();
+        assert_eq!(done.load(Ordering::SeqCst), 20);
+    }
+
+    #[test]
+    fn a_job_runs_on_any_cpu_though_its_core_is_pinned() {
+        let cpus = machine::available_cpus().unwrap();
+        let (first, all) = (cpus[0], cpus.len());
+        let allowed = core_of(Some(first), || {
+            blocking(|| rustix::thread::sched_getaffinity(None).unwrap().count() as usize)
+        });
+        assert_eq!(allowed.join().unwrap(), all);
+    }
+
+    #[test]
+    fn a_core_is_free_while_its_jobs_block() {
+        run_on_core(|| async {
+            let free = Arc::new(AtomicBool::new(false));
+            let seen = Arc::clone(&free);
+            let waits = spawn(
+                Queue::Network,
+                blocking(move || {
+                    while !seen.load(Ordering::SeqCst) {
+                        thread::yield_now();
+                    }
+                }),
+            );
+            crate::yield_now().await;
+            free.store(true, Ordering::SeqCst);
+            waits.await.unwrap();
+        });
+    }
+}

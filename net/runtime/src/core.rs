@@ -5,7 +5,8 @@
 //! owns would otherwise be silently gone.
 
 use crate::panics::Panic;
-use crate::{blocking, limits, machine, queues};
+use crate::queues::Queue;
+use crate::{blocking, limits, machine, queues, timer};
 use glommio::{LocalExecutor, LocalExecutorBuilder, Placement, PoolPlacement};
 use std::fmt;
 use std::future::Future;
@@ -87,6 +88,8 @@ fn build(spec: &CoreSpec) -> io::Result<LocalExecutor> {
         .preempt_timer(limits::PREEMPT_TIMER)
         .blocking_thread_pool_placement(PoolPlacement::Unbound(1))
         .make()?;
+    timer::install()?;
+    blocking::install(spec.name.clone());
     Ok(executor)
 }
 
@@ -96,16 +99,21 @@ where
     Main: Future<Output = T> + 'static,
     T: 'static,
 {
-    let lanes_name = name.to_owned();
     let outcome = catch_unwind(AssertUnwindSafe(move || {
         let output = executor.run(async move {
             queues::install();
-            blocking::install(lanes_name);
-            queues::spawn(queues::Queue::Network, async move { make().await }).await
+            let clock = queues::spawn(Queue::Network, async {
+                let stopped = timer::drive().await;
+                panic!("its clock stopped: {stopped:?}");
+            });
+            let output = queues::spawn(Queue::Network, async move { make().await }).await;
+            clock.cancel().await;
+            output
         });
         queues::uninstall();
         blocking::finish();
         drop(executor);
+        timer::uninstall();
         output
     }));
     outcome.unwrap_or_else(|payload| die(name, &Panic::from_payload(payload)))
@@ -116,4 +124,201 @@ fn die(core: &str, panic: &Panic) -> ! {
     let line = format!("tarn: core {core} {panic}; the process stops, because a core cannot be replaced\n");
     io::stderr().write_all(line.as_bytes()).ok();
     std::process::abort();
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::channel::{mailbox, reply};
+    use crate::{catch_panics, sleep, spawn, yield_if_needed, yield_now};
+    use std::cell::Cell;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Output};
+    use std::rc::Rc;
+    use std::time::{Duration, Instant};
+
+    /// An executor that only looks at its mailbox when its preempt timer says so answers after 100 ms.
+    const PROMPT: Duration = Duration::from_millis(40);
+
+    #[test]
+    fn a_parked_core_answers_a_plain_thread_promptly() {
+        assert_prompt("parked, asked by a thread", None, Rounds::FromThread);
+    }
+
+    #[test]
+    fn a_parked_core_answers_another_core_promptly() {
+        assert_prompt("parked, asked by a core", None, Rounds::FromCore);
+    }
+
+    #[test]
+    fn a_core_busy_in_the_background_answers_promptly() {
+        assert_prompt("busy, asked by a thread", Some(Queue::Background), Rounds::FromThread);
+        assert_prompt("busy, asked by a core", Some(Queue::Background), Rounds::FromCore);
+    }
+
+    enum Rounds {
+        FromThread,
+        FromCore,
+    }
+
+    /// The median of some round trips to a core that runs a task that never waits, or none.
+    fn assert_prompt(what: &str, busy: Option<Queue>, rounds: Rounds) {
+        let (questions, mut inbox) = mailbox::<crate::channel::ReplySlot<()>>(16);
+        let answering = core_of(None, move || async move {
+            let _busy = busy.map(|queue| {
+                spawn(queue, async {
+                    loop {
+                        yield_if_needed().await;
+                    }
+                })
+            });
+            while let Some(slot) = inbox.recv().await {
+                slot.fill(()).ok();
+            }
+        });
+        let mut times = match rounds {
+            Rounds::FromThread => futures_lite::future::block_on(round_trips(questions)),
+            Rounds::FromCore => core_of(None, move || round_trips(questions)).join(),
+        };
+        answering.join();
+        times.sort();
+        let median = times[times.len() / 2];
+        assert!(median < PROMPT, "{what}: {median:?}");
+    }
+
+    async fn round_trips(questions: crate::channel::Sender<crate::channel::ReplySlot<()>>) -> Vec<Duration> {
+        let mut times = Vec::new();
+        for _ in 0..30 {
+            let begun = Instant::now();
+            let (slot, answer) = reply();
+            questions.send(slot).await.unwrap();
+            answer.await.unwrap();
+            times.push(begun.elapsed());
+        }
+        times
+    }
+
+    #[test]
+    fn several_cores_may_share_a_cpu() {
+        let cpu = *machine::available_cpus().unwrap().last().unwrap();
+        let cores = [1, 2, 3].map(|n| {
+            core_of(Some(cpu), move || async move {
+                sleep(Duration::from_millis(1)).await;
+                (n, rustix::thread::sched_getcpu())
+            })
+        });
+        assert_eq!(cores.map(CoreHandle::join), [(1, cpu), (2, cpu), (3, cpu)]);
+    }
+
+    #[test]
+    fn a_core_without_a_cpu_is_not_pinned() {
+        let cpus = run_on_core(|| async { rustix::thread::sched_getaffinity(None).unwrap().count() });
+        assert_eq!(cpus as usize, machine::available_cpus().unwrap().len());
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_an_error_not_a_panic() {
+        let spec = CoreSpec { cpu: Some(1000), name: "nowhere".to_owned() };
+        let refused = spawn_core(spec, || async {}).unwrap_err();
+        assert!(refused.to_string().contains("CPU 1000"), "{refused}");
+    }
+
+    #[test]
+    fn a_task_that_panics_inside_catch_panics_costs_only_itself() {
+        run_on_core(|| async {
+            let connection = spawn(Queue::Network, catch_panics(async { panic!("bad frame") }));
+            assert_eq!(connection.await.unwrap_err().message, "bad frame");
+            assert_eq!(spawn(Queue::Network, async { 7 }).await, 7);
+        });
+    }
+
+    #[test]
+    fn a_core_that_panics_takes_the_process_down_and_says_why() {
+        if is_child("doomed") {
+            let spec = CoreSpec { cpu: None, name: "core-3".to_owned() };
+            let core = spawn_core(spec, || async {
+                spawn(Queue::Background, async { panic!("index out of range") }).detach();
+                sleep(Duration::from_secs(60)).await;
+            });
+            core.unwrap().join();
+            return;
+        }
+        let ended = child("core::tests::a_core_that_panics_takes_the_process_down_and_says_why", "doomed");
+        assert_eq!(ended.status.signal(), Some(libc::SIGABRT));
+        let said = String::from_utf8(ended.stderr).unwrap();
+        let last = said.lines().last().unwrap();
+        assert!(last.starts_with("tarn: core core-3 panicked: index out of range; the process stops"), "{said}");
+    }
+
+    #[test]
+    fn a_dropped_task_is_cancelled_and_what_it_held_is_freed() {
+        run_on_core(|| async {
+            let held = Rc::new(Cell::new(0));
+            let task = {
+                let held = Rc::clone(&held);
+                spawn(Queue::Background, async move {
+                    sleep(Duration::from_secs(3600)).await;
+                    held.set(1);
+                })
+            };
+            yield_now().await;
+            drop(task);
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!((Rc::strong_count(&held), held.get()), (1, 0));
+        });
+    }
+
+    /// W10: the executor's own choice would pin 30 MiB for each core.
+    #[test]
+    fn a_core_pins_little_memory() {
+        let status = run_on_core(|| async { std::fs::read_to_string("/proc/self/status").unwrap() });
+        let pinned = status.lines().find_map(|line| line.strip_prefix("VmPin:")).unwrap();
+        let kib: u64 = pinned.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(kib < 10 << 10, "{kib} KiB are pinned");
+    }
+
+    #[test]
+    fn blocking_calls_are_refused_on_a_core() {
+        run_on_core(|| async {
+            let (sender, mut receiver) = mailbox::<()>(1);
+            let sent = catch_panics(async move { sender.send_blocking(()) }).await;
+            assert!(sent.unwrap_err().message.contains("may not block"));
+            let received = catch_panics(async move { receiver.recv_blocking() }).await;
+            assert!(received.unwrap_err().message.contains("may not block"));
+        });
+    }
+
+    /// Whether this process was started by [`child`] for `role`.
+    pub(crate) fn is_child(role: &str) -> bool {
+        std::env::var("TARN_TEST_ROLE").is_ok_and(|given| given == role)
+    }
+
+    /// Runs one test again in a process of its own, where it may do what would disturb others.
+    pub(crate) fn child(test: &str, role: &str) -> Output {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env("TARN_TEST_ROLE", role)
+            .output()
+            .unwrap()
+    }
+
+    /// Runs a test's body on a core of its own, wherever the kernel likes.
+    pub(crate) fn run_on_core<Make, Main, T>(make: Make) -> T
+    where
+        Make: FnOnce() -> Main + Send + 'static,
+        Main: Future<Output = T> + 'static,
+        T: Send + 'static,
+    {
+        core_of(None, make).join()
+    }
+
+    /// Starts a core for a test.
+    pub(crate) fn core_of<Make, Main, T>(cpu: Option<usize>, make: Make) -> CoreHandle<T>
+    where
+        Make: FnOnce() -> Main + Send + 'static,
+        Main: Future<Output = T> + 'static,
+        T: Send + 'static,
+    {
+        spawn_core(CoreSpec { cpu, name: "test".to_owned() }, make).unwrap()
+    }
 }

@@ -27,4 +27,4 @@ pub use self::core::{CoreHandle, CoreId, CoreSpec, spawn_core};
 pub use blocking::{BlockingError, blocking, blocking_sync};
 pub use panics::{Panic, catch_panics};
 pub use queues::{Queue, Task, spawn, yield_if_needed, yield_now};
-pub use timer::{Elapsed, now, sleep, sleep_until, timeout, wall_clock_ms};
+pub use timer::{Elapsed, Sleep, now, sleep, sleep_until, timeout, wall_clock_ms};

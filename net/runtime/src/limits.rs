@@ -37,5 +37,8 @@ pub const RESERVE_AT_ONCE_BYTES_MAX: usize = 4 << 20;
 /// The buffers handed to the kernel in one vectored write.
 pub const IO_SLICES_MAX: usize = 128;
 
+/// The grain of timers: those of the same tick share one wake-up of the core.
+pub const TIMER_TICK: Duration = Duration::from_micros(250);
+
 /// The longest sleep. Longer ones end here: no timer of Tarn is meant to outlive it.
 pub const SLEEP_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);

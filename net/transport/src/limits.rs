@@ -1,45 +1,85 @@
-//! The limits of this crate: every resource that a peer can make it use, and how much of it at most.
+//! The limits of this crate: what a peer can make it use, and how much of it at most.
 //!
-//! What an operator may move comes in through [`ConnectionLimits`](crate::ConnectionLimits) and
-//! [`ClientOptions`](crate::ClientOptions); the numbers here are fixed.
+//! What an operator may move is in [`ConnectionLimits`] and in
+//! [`ClientOptions`](crate::ClientOptions); the other numbers are fixed.
 
 use std::time::Duration;
 
-/// The first step of a frame's memory. A frame that announces more gets more only as its bytes arrive.
+/// What the connections of a node may use. The defaults are Kafka's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// The largest request (`socket.request.max.bytes`).
+    pub max_request_bytes: usize,
+    /// After so long without a request a connection is closed (`connections.max.idle.ms`), and one whose
+    /// peer takes no byte of its response.
+    pub idle_timeout: Duration,
+    /// The connections of the whole node; beyond it none is accepted until one ends (`max.connections`).
+    pub max_connections: usize,
+    /// The connections from one address; beyond it they are closed at once (`max.connections.per.ip`).
+    pub max_per_ip: usize,
+    /// The requests of one connection that may wait for their answers; beyond it the connection is not
+    /// read.
+    pub pipeline_depth: usize,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> ConnectionLimits {
+        ConnectionLimits {
+            max_request_bytes: 100 << 20,
+            idle_timeout: Duration::from_secs(600),
+            max_connections: i32::MAX as usize,
+            max_per_ip: i32::MAX as usize,
+            pipeline_depth: 32,
+        }
+    }
+}
+
+/// The default backlog of a listener (`socket.listen.backlog.size` is 50; a burst of clients after a
+/// restart is larger).
+pub const LISTEN_BACKLOG: i32 = 1024;
+
+/// The first step of a large frame's memory; it gets as much again as has arrived each time.
 pub const FRAME_STEP_BYTES: usize = 64 << 10;
 
-/// What one read may take from a socket between frames; one buffer of this size serves a whole core.
-pub const SCRATCH_BYTES: usize = 64 << 10;
+/// Frames up to this size are cut out of what was read; larger ones get a buffer of their own.
+pub const SMALL_FRAME_BYTES_MAX: usize = 16 << 10;
 
-/// A frame that has begun and brings no further byte for so long is given up: it holds the budget.
+/// What one read of a large frame takes before progress is noted.
+pub const READ_CHUNK_BYTES: usize = 256 << 10;
+
+/// A frame that has begun and brings no further chunk for so long is given up: it holds the budget.
 pub const FRAME_STALL_MAX: Duration = Duration::from_secs(30);
 
-/// The large frame buffers that one core keeps for the next large frame.
+/// The large frame buffers that one core keeps for the next large frames.
 pub const KEPT_BUFFERS_MAX: usize = 16;
 
-/// The memory that those buffers hold together.
+/// The memory of those buffers together.
 pub const KEPT_BYTES_MAX: usize = 48 << 20;
 
-/// From this size on a range of a file is sent with `sendfile`; below it, it is copied.
+/// From this size on a range of a file is sent with `sendfile`; below it is copied.
 pub const SENDFILE_BYTES_MIN: u32 = 8 << 10;
 
-/// What one step of a file range sends before it looks again at the range and at the clock.
+/// What is sent of a file range before it is looked at again.
 pub const FILE_CHUNK_BYTES: u32 = 1 << 20;
 
-/// What one step of a cold range reads on the blocking pool.
+/// What is read of a cold file range on the blocking pool before it is sent.
 pub const COLD_CHUNK_BYTES: u32 = 256 << 10;
 
-/// Bytes of a response below this size are gathered with their neighbours; larger ones are sent in place.
+/// Bytes of a response below this size are gathered with their neighbours; larger ones are sent from
+/// where they lie.
 pub const GATHER_BYTES_MAX: usize = 4 << 10;
 
 /// What is gathered before it is sent.
 pub const PENDING_BYTES_MAX: usize = 64 << 10;
 
-/// What one write of response bytes may carry before progress is noted.
+/// What one write of response bytes carries before progress is noted.
 pub const WRITE_CHUNK_BYTES: usize = 256 << 10;
 
-/// The longest answer to ApiVersions that a client reads before it knows who answers.
+/// The room for gathered bytes that an idle connection keeps.
+pub const PENDING_BYTES_KEPT: usize = 512;
+
+/// The longest answer to ApiVersions that a client reads, before it knows who answers.
 pub const HANDSHAKE_BYTES_MAX: usize = 1 << 20;
 
-/// The accepted sockets that may wait for their core.
+/// The accepted sockets that may wait for one core.
 pub const DEALT_SOCKETS_MAX: usize = 1024;

@@ -35,7 +35,8 @@ pub(crate) fn file(name: &str, text: &str) -> Parsed<Vec<Message>> {
     }
     for message in &mut messages {
         let valid = message.versions();
-        let fields = std::iter::once(&mut message.root).chain(&mut message.structs).map(|each| &mut each.fields);
+        let fields =
+            std::iter::once(&mut message.root).chain(&mut message.structs).map(|each| &mut each.fields);
         // Kafka keeps the history of fields that no valid version has any more.
         fields.for_each(|fields| fields.retain(|field| !field.versions.and(valid).is_empty()));
         // A nested struct that got no fields was a mention of one defined elsewhere in the message.

@@ -259,8 +259,20 @@ impl Message {
             return if flexible { 1 } else { 4 };
         }
         match &field.value {
-            Value::String => if flexible { 1 } else { 2 },
-            Value::Bytes | Value::Records => if flexible { 1 } else { 4 },
+            Value::String => {
+                if flexible {
+                    1
+                } else {
+                    2
+                }
+            }
+            Value::Bytes | Value::Records => {
+                if flexible {
+                    1
+                } else {
+                    4
+                }
+            }
             Value::Struct(_) if field.is_option() => 1,
             value => self.smallest_value(value, flexible, version),
         }
@@ -269,8 +281,20 @@ impl Message {
     /// The least that one element of an array takes in `version`.
     pub(crate) fn smallest_value(&self, value: &Value, flexible: bool, version: i16) -> usize {
         match value {
-            Value::String => if flexible { 1 } else { 2 },
-            Value::Bytes | Value::Records => if flexible { 1 } else { 4 },
+            Value::String => {
+                if flexible {
+                    1
+                } else {
+                    2
+                }
+            }
+            Value::Bytes | Value::Records => {
+                if flexible {
+                    1
+                } else {
+                    4
+                }
+            }
             Value::Struct(name) => self.find(name).map_or(0, |found| self.smallest(found, version)),
             fixed => fixed.fixed_size().unwrap_or(0),
         }

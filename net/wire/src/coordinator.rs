@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 
-use crate::cursor::{Cursor, DecodeError};
+use crate::cursor::Cursor;
+use crate::decode_error::DecodeError;
 use crate::message::{CoordinatorKey, CoordinatorValue, Message};
 use crate::parts;
 use crate::sink::{Counter, EncodeError, PartsWriter, Sink};

@@ -8,136 +8,13 @@
 //!   memory is taken as elements prove real, never because a count announced them.
 
 use bytes::Bytes;
-use thiserror::Error;
 use uuid::Uuid;
 
+use crate::decode_error::DecodeError;
 use crate::limits::{ARRAY_ELEMENTS_MAX, STRING_BYTES_MAX, TAGGED_FIELDS_MAX};
 use crate::message::Form;
 use crate::parts::Records;
 use crate::text::Str;
-
-/// Why bytes are not the message they should be. `at` is the position in the frame.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum DecodeError {
-    /// The value ends after the bytes do.
-    #[error("the value at byte {at} takes {needed} bytes and {left} are left")]
-    Truncated {
-        /// Where the value begins.
-        at: usize,
-        /// Its size.
-        needed: usize,
-        /// The bytes left.
-        left: usize,
-    },
-    /// A length or count below -1.
-    #[error("the length at byte {at} is {length}")]
-    NegativeLength {
-        /// Where the length is.
-        at: usize,
-        /// What it says.
-        length: i32,
-    },
-    /// A null where the version allows none.
-    #[error("{what} at byte {at} is null")]
-    Null {
-        /// Where it is.
-        at: usize,
-        /// The field or kind of value.
-        what: &'static str,
-    },
-    /// More elements than the bytes left can hold, or than `ARRAY_ELEMENTS_MAX`.
-    #[error("the array at byte {at} announces {count} elements where at most {possible} are possible")]
-    TooManyElements {
-        /// Where the count is.
-        at: usize,
-        /// What it says.
-        count: usize,
-        /// What would have been possible.
-        possible: usize,
-    },
-    /// A string longer than Kafka's.
-    #[error("the string at byte {at} has {length} bytes, more than {STRING_BYTES_MAX}")]
-    StringTooLong {
-        /// Where the length is.
-        at: usize,
-        /// What it says.
-        length: usize,
-    },
-    /// A string that is not UTF-8.
-    #[error("the string at byte {at} is not UTF-8")]
-    NotUtf8 {
-        /// Where the text begins.
-        at: usize,
-    },
-    /// A variable-length number that does not end within five bytes, or exceeds 32 bits.
-    #[error("the variable-length number at byte {at} does not fit 32 bits")]
-    VarintTooLong {
-        /// Where it begins.
-        at: usize,
-    },
-    /// More than `TAGGED_FIELDS_MAX` tagged fields.
-    #[error("the section at byte {at} announces {count} tagged fields")]
-    TooManyTags {
-        /// Where the count is.
-        at: usize,
-        /// What it says.
-        count: usize,
-    },
-    /// A tag that is not above the one before it.
-    #[error("tag {tag} at byte {at} is not above the one before it")]
-    TagOrder {
-        /// Where the tag is.
-        at: usize,
-        /// The tag.
-        tag: u32,
-    },
-    /// A presence byte other than -1 and 1.
-    #[error("the presence byte at byte {at} is {value}")]
-    Presence {
-        /// Where it is.
-        at: usize,
-        /// What it says.
-        value: i8,
-    },
-    /// Bytes after the end of the value.
-    #[error("{left} bytes follow the value that ends at byte {at}")]
-    Trailing {
-        /// Where the value ends.
-        at: usize,
-        /// How many bytes follow.
-        left: usize,
-    },
-    /// A version that the schema does not have.
-    #[error("{message} has versions {min} to {max}, not {version}")]
-    UnsupportedVersion {
-        /// The message's name.
-        message: &'static str,
-        /// The version asked for.
-        version: i32,
-        /// The lowest version there is.
-        min: i16,
-        /// The highest.
-        max: i16,
-    },
-    /// A framing version of metadata records other than 1, or a key that cannot be one.
-    #[error("a metadata record begins with {value} where {expected} is expected")]
-    RecordFrame {
-        /// What was read.
-        value: u32,
-        /// What should stand there.
-        expected: &'static str,
-    },
-    /// A coordinator record of another type than the one asked for.
-    #[error("a {record} has type {expected}, not {found}")]
-    RecordType {
-        /// The record asked for.
-        record: &'static str,
-        /// Its type.
-        expected: i16,
-        /// The type found.
-        found: i16,
-    },
-}
 
 /// Whether a tagged field's reader knew the tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -514,5 +391,111 @@ fn non_negative(at: usize, length: i32) -> Result<Option<usize>, DecodeError> {
     match length {
         -1 => Ok(None),
         _ => usize::try_from(length).map(Some).map_err(|_| DecodeError::NegativeLength { at, length }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_read_once_and_the_next_follows() {
+        let mut cursor = cursor(&[0x01, 0x02, 0xff, 0xff, 0xff, 0xff]);
+        assert_eq!(cursor.get_i16(), Ok(0x0102));
+        assert_eq!(cursor.get_i32(), Ok(-1));
+        assert_eq!(cursor.get_i8(), Err(DecodeError::Truncated { at: 6, needed: 1, left: 0 }));
+    }
+
+    #[test]
+    fn a_variable_length_number_ends_within_five_bytes() {
+        assert_eq!(cursor(&[0x7f]).get_uvarint(), Ok(127));
+        assert_eq!(cursor(&[0xac, 0x02]).get_uvarint(), Ok(300));
+        assert_eq!(cursor(&[0xff, 0xff, 0xff, 0xff, 0x0f]).get_uvarint(), Ok(u32::MAX));
+        let too_large = [0xff, 0xff, 0xff, 0xff, 0x1f];
+        assert_eq!(cursor(&too_large).get_uvarint(), Err(DecodeError::VarintTooLong { at: 0 }));
+        assert_eq!(cursor(&[0x80; 6]).get_uvarint(), Err(DecodeError::VarintTooLong { at: 0 }));
+    }
+
+    #[test]
+    fn minus_one_is_null_and_less_is_malformed() {
+        assert_eq!(cursor(&[0xff, 0xff]).get_nullable_string(Form::Fixed), Ok(None));
+        assert_eq!(cursor(&[0x00]).get_nullable_string(Form::Compact), Ok(None));
+        let below = cursor(&[0xff, 0xfe]).get_nullable_string(Form::Fixed);
+        assert_eq!(below, Err(DecodeError::NegativeLength { at: 0, length: -2 }));
+        let null = cursor(&[0x00]).get_string(Form::Compact);
+        assert_eq!(null, Err(DecodeError::Null { at: 0, what: "a string" }));
+    }
+
+    #[test]
+    fn a_string_longer_than_kafkas_is_refused() {
+        let mut bytes = vec![0x81, 0x80, 0x02];
+        bytes.extend([b'a'; STRING_BYTES_MAX + 1]);
+        let refused = cursor(&bytes).get_string(Form::Compact);
+        assert_eq!(refused, Err(DecodeError::StringTooLong { at: 0, length: STRING_BYTES_MAX + 1 }));
+    }
+
+    #[test]
+    fn a_count_that_the_bytes_cannot_hold_is_refused() {
+        let mut cursor = cursor(&[0, 0, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8]);
+        let refused = cursor.get_array(Form::Fixed, 4, Cursor::get_i32);
+        assert_eq!(refused, Err(DecodeError::TooManyElements { at: 0, count: 3, possible: 2 }));
+    }
+
+    #[test]
+    fn more_than_a_million_elements_are_refused_even_where_they_are_there() {
+        let mut bytes = (ARRAY_ELEMENTS_MAX as i32 + 1).to_be_bytes().to_vec();
+        bytes.extend(vec![0; ARRAY_ELEMENTS_MAX + 1]);
+        let refused = cursor(&bytes).get_array(Form::Fixed, 1, Cursor::get_i8);
+        let count = ARRAY_ELEMENTS_MAX + 1;
+        assert_eq!(refused, Err(DecodeError::TooManyElements { at: 0, count, possible: ARRAY_ELEMENTS_MAX }));
+    }
+
+    #[test]
+    fn an_unknown_tagged_field_is_skipped_whatever_is_in_it() {
+        let mut cursor = cursor(&[2, 5, 2, 0xaa, 0xbb, 9, 1, 7, 0x11]);
+        let mut seen = Vec::new();
+        cursor
+            .get_tags(|tag, field| {
+                if tag != 9 {
+                    return Ok(Tag::Unknown);
+                }
+                seen.push(field.get_i8()?);
+                Ok(Tag::Known)
+            })
+            .unwrap();
+        assert_eq!(seen, [7]);
+        assert_eq!(cursor.rest()[..], [0x11]);
+    }
+
+    #[test]
+    fn tags_ascend() {
+        let repeated = cursor(&[2, 5, 0, 5, 0]).skip_tags();
+        assert_eq!(repeated, Err(DecodeError::TagOrder { at: 3, tag: 5 }));
+        let descending = cursor(&[2, 5, 0, 4, 0]).skip_tags();
+        assert_eq!(descending, Err(DecodeError::TagOrder { at: 3, tag: 4 }));
+    }
+
+    #[test]
+    fn too_many_tagged_fields_are_refused_before_the_first() {
+        let refused = cursor(&[0x91, 0x4e]).skip_tags();
+        assert_eq!(refused, Err(DecodeError::TooManyTags { at: 0, count: 10_001 }));
+    }
+
+    #[test]
+    fn a_known_tagged_field_fills_its_size_exactly() {
+        let read = |bytes: &[u8]| {
+            cursor(bytes).get_tags(|_, field| {
+                field.get_i16()?;
+                Ok(Tag::Known)
+            })
+        };
+        assert_eq!(read(&[1, 0, 2, 0, 0]), Ok(()));
+        assert_eq!(read(&[1, 0, 3, 0, 0, 0]), Err(DecodeError::Trailing { at: 5, left: 1 }));
+        let over_the_end = DecodeError::Truncated { at: 3, needed: 2, left: 1 };
+        assert_eq!(read(&[1, 0, 1, 0, 0]), Err(over_the_end), "a value cannot reach past its field");
+    }
+
+    fn cursor(bytes: &[u8]) -> Cursor {
+        Cursor::new(Bytes::copy_from_slice(bytes))
     }
 }

@@ -6,7 +6,8 @@
 use thiserror::Error;
 
 use crate::api::{ApiKey, api};
-use crate::cursor::{Cursor, DecodeError};
+use crate::cursor::Cursor;
+use crate::decode_error::DecodeError;
 use crate::message::{Message, Request, Response, Str};
 use crate::messages;
 use crate::parts::{self, Part};

@@ -9,6 +9,7 @@
 pub mod api;
 pub mod coordinator;
 pub mod cursor;
+pub mod decode_error;
 pub mod errors;
 pub mod frame;
 pub mod limits;
@@ -22,7 +23,8 @@ pub mod text;
 
 pub use api::{API_TABLE, ApiInfo, ApiKey, Listeners, api};
 pub use coordinator::{coordinator_key_type, decode_key, decode_value, encode_key, encode_value};
-pub use cursor::{Cursor, DecodeError};
+pub use cursor::Cursor;
+pub use decode_error::DecodeError;
 pub use errors::ErrorCode;
 pub use frame::{
     Frame, HeaderError, RequestHeader, decode_request_header, decode_response_header, encode_request,

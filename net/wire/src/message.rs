@@ -1,7 +1,8 @@
 //! What all generated messages have in common: the traits they implement, and the names that the generated
 //! code finds in `crate::message`, whatever the types of its schema are called.
 
-pub use crate::cursor::{Cursor, DecodeError, Tag};
+pub use crate::cursor::{Cursor, Tag};
+pub use crate::decode_error::DecodeError;
 pub use crate::parts::Records;
 pub use crate::sink::{Counter, EncodeError, Sink, measure};
 pub use crate::text::Str;

@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 
-use crate::cursor::{Cursor, DecodeError};
+use crate::cursor::Cursor;
+use crate::decode_error::DecodeError;
 use crate::message::Message;
 use crate::messages::*;
 use crate::parts;

@@ -170,3 +170,96 @@ impl CleanShutdown {
         json!({ "version": 0, "brokerEpoch": self.broker_epoch }).to_string().into_bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_offset_checkpoint_has_kafkas_lines() {
+        let offsets = [("orders", PartitionIndex(0), Offset(17)), ("a.b_c-d", PartitionIndex(11), Offset(0))];
+        let bytes = OffsetCheckpoint::write(offsets);
+        assert_eq!(bytes, b"0\n2\norders 0 17\na.b_c-d 11 0\n");
+        let read = OffsetCheckpoint::read(&bytes).unwrap();
+        assert_eq!(read[0], (("orders".to_owned(), PartitionIndex(0)), Offset(17)));
+        assert_eq!(read.len(), 2);
+        assert_eq!(OffsetCheckpoint::write([]), b"0\n0\n");
+    }
+
+    #[test]
+    fn a_damaged_offset_checkpoint_is_told_by_line() {
+        let line = |text: &str| match OffsetCheckpoint::read(text.as_bytes()) {
+            Err(CheckpointError::Malformed { line, .. }) => line,
+            other => panic!("{text:?}: {other:?}"),
+        };
+        assert_eq!(line(""), 1);
+        assert_eq!(line("1\n0\n"), 1);
+        assert_eq!(line("0\nmany\n"), 2);
+        assert_eq!(line("0\n-1\n"), 2);
+        assert_eq!(line("0\n2\nt 0 1\nt 0\n"), 4);
+        assert_eq!(line("0\n1\nt 0 1 1\n"), 3);
+        assert_eq!(line("0\n1\nt 0 -1\n"), 3);
+        assert_eq!(line("0\n1\nt 0 99999999999999999999\n"), 3);
+        assert_eq!(line("0\n1\nt 0 1\nt 1 1\n"), 4);
+        assert_eq!(
+            OffsetCheckpoint::read(b"0\n4000000000\nt 0 1\n"),
+            Err(CheckpointError::Missing { left: 3_999_999_999 })
+        );
+    }
+
+    #[test]
+    fn partition_metadata_has_kafkas_lines() {
+        let metadata = PartitionMetadata { topic_id: TopicId::METADATA };
+        assert_eq!(metadata.write(), b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ");
+        assert_eq!(PartitionMetadata::read(&metadata.write()), Ok(metadata));
+        assert_eq!(
+            PartitionMetadata::read(b"version: 7\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"),
+            Err(CheckpointError::Unsupported { key: "version", value: "7".into() })
+        );
+        for bytes in [&b""[..], b"version: 0", b"version: 0\ntopic_id: x", b"\xff"] {
+            assert!(PartitionMetadata::read(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_clean_shutdown_names_the_broker_epoch() {
+        let clean = CleanShutdown { broker_epoch: 42 };
+        assert_eq!(CleanShutdown::read(&clean.write()), Ok(clean));
+        assert_eq!(CleanShutdown::read(br#"{"version":0,"brokerEpoch":42}"#), Ok(clean));
+        for bytes in [&b""[..], b"{}", br#"{"version":0}"#, br#"{"version":1,"brokerEpoch":4}"#, b"[1]"] {
+            assert!(CleanShutdown::read(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_offsets_read_back(
+            offsets in prop::collection::vec(("[a-zA-Z0-9._-]{1,20}", 0i32.., 0i64..), 0..20)
+        ) {
+            let written = OffsetCheckpoint::write(
+                offsets.iter().map(|(topic, at, offset)| (&**topic, PartitionIndex(*at), Offset(*offset))),
+            );
+            let expected: Vec<_> = offsets
+                .iter()
+                .map(|(topic, at, offset)| ((topic.clone(), PartitionIndex(*at)), Offset(*offset)))
+                .collect();
+            prop_assert_eq!(OffsetCheckpoint::read(&written), Ok(expected));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let _ = OffsetCheckpoint::read(&bytes);
+            let _ = PartitionMetadata::read(&bytes);
+            let _ = CleanShutdown::read(&bytes);
+        }
+
+        #[test]
+        fn almost_right_text_is_read_or_refused(text in "[01]\n[0-9]{1,3}\n([a-z -]{1,4} [0-9-]{1,4} [0-9]{1,4}\n){0,4}") {
+            let rows = text.lines().count() - 2;
+            if let Ok(read) = OffsetCheckpoint::read(text.as_bytes()) {
+                prop_assert_eq!(read.len(), rows);
+            }
+        }
+    }
+}

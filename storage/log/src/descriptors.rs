@@ -164,6 +164,11 @@ impl SegmentFile {
         self.retired.store(true, Ordering::Release);
     }
 
+    /// True where the file waits to be removed or is gone.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
     /// Keeps the file open until [`SegmentFile::settle`]: a failed write-back must be seen by the next
     /// flush, and that needs the descriptor.
     pub(crate) fn promise(&self) {

@@ -302,3 +302,116 @@ impl DiskFile for RealFile {
         Some(self.file.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn parts_are_written_one_after_the_other_beyond_one_call() {
+        let (kept, disk) = disk();
+        let file = disk.open(&kept.path().join("f"), Open::Create).unwrap();
+        let parts: Vec<_> = (0..3000u32).map(|n| n.to_be_bytes()).collect();
+        let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        file.write_at(&slices, 5).unwrap();
+        let mut read = vec![0xff; 13_000];
+        assert_eq!(file.read_at(&mut read, 0).unwrap(), 12_005);
+        assert_eq!(read[..5], [0; 5]);
+        assert_eq!(read[5..12_005], parts.concat());
+        assert_eq!(file.read_at(&mut read, 20_000).unwrap(), 0);
+    }
+
+    #[test]
+    fn only_create_makes_a_file() {
+        let (kept, disk) = disk();
+        let path = kept.path().join("f");
+        for how in [Open::Read, Open::ReadWrite] {
+            assert_eq!(disk.open(&path, how).unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
+        let file = disk.open(&path, Open::Create).unwrap();
+        file.write_at(&[IoSlice::new(b"abc")], 0).unwrap();
+        assert_eq!(disk.open(&path, Open::Create).unwrap().len().unwrap(), 3, "it is not emptied");
+        let reader = disk.open(&path, Open::Read).unwrap();
+        assert!(reader.write_at(&[IoSlice::new(b"x")], 0).is_err());
+    }
+
+    #[test]
+    fn replacing_a_file_leaves_no_trace_of_the_old_one() {
+        let (kept, disk) = disk();
+        let path = kept.path().join("f");
+        disk.write_atomically(&path, b"the old, longer content").unwrap();
+        disk.write_atomically(&path, b"new").unwrap();
+        assert_eq!(disk.read_all(&path).unwrap(), b"new");
+        assert_eq!(names(&disk, kept.path()), ["f"]);
+    }
+
+    #[test]
+    fn a_torn_replacement_does_not_lengthen_the_next() {
+        let (kept, disk) = disk();
+        std::fs::write(kept.path().join("f.tmp"), b"what a crash left behind").unwrap();
+        disk.write_atomically(&kept.path().join("f"), b"new").unwrap();
+        assert_eq!(disk.read_all(&kept.path().join("f")).unwrap(), b"new");
+    }
+
+    #[test]
+    fn names_are_listed_in_order() {
+        let (kept, disk) = disk();
+        disk.create_dir_all(&kept.path().join("b/c")).unwrap();
+        disk.write_atomically(&kept.path().join("a"), b"12345").unwrap();
+        let entries = disk.list(kept.path()).unwrap();
+        assert_eq!(names(&disk, kept.path()), ["a", "b"]);
+        assert_eq!((entries[0].len, entries[0].is_dir, entries[1].is_dir), (5, false, true));
+        disk.rename(&kept.path().join("a"), &kept.path().join("b/d")).unwrap();
+        disk.sync_dir(kept.path()).unwrap();
+        assert!(disk.exists(&kept.path().join("b/d")));
+        disk.remove_dir_all(&kept.path().join("b")).unwrap();
+        assert_eq!(names(&disk, kept.path()), [""; 0]);
+    }
+
+    #[test]
+    fn a_lock_has_one_holder() {
+        let (kept, disk) = disk();
+        let path = kept.path().join(".lock");
+        let held = disk.lock(&path).unwrap();
+        assert_eq!(disk.lock(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(held);
+        disk.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn there_is_room_on_the_disk() {
+        let (kept, disk) = disk();
+        assert!(disk.available_bytes(kept.path()).unwrap() > 0);
+    }
+
+    proptest! {
+        /// Any parts at any position read back, and nothing else changes.
+        #[test]
+        fn what_was_written_reads_back(
+            parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..20),
+            position in 0usize..100,
+        ) {
+            let (kept, disk) = disk();
+            let file = disk.open(&kept.path().join("f"), Open::Create).unwrap();
+            file.write_at(&[IoSlice::new(&[7; 50])], 0).unwrap();
+            let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+            file.write_at(&slices, position as u64).unwrap();
+            let mut expected = vec![7; 50];
+            let written = parts.concat();
+            if !written.is_empty() {
+                expected.resize(expected.len().max(position + written.len()), 0);
+                expected[position..position + written.len()].copy_from_slice(&written);
+            }
+            prop_assert_eq!(disk.read_all(&kept.path().join("f")).unwrap(), expected);
+        }
+    }
+
+    fn disk() -> (tempfile::TempDir, RealDisk) {
+        (tempfile::tempdir().unwrap(), RealDisk)
+    }
+
+    fn names(disk: &RealDisk, path: &Path) -> Vec<String> {
+        disk.list(path).unwrap().into_iter().map(|entry| entry.name).collect()
+    }
+}

@@ -193,7 +193,36 @@ mod tests {
         assert_eq!(history.starts, [start(3, 25), start(5, 40)]);
     }
 
+    #[test]
+    fn an_offset_belongs_to_the_newest_epoch_that_begins_at_or_below_it() {
+        let history = history(&[(3, 10), (5, 40)]);
+        assert_eq!(history.at(Offset(9)), None);
+        assert_eq!(history.at(Offset(10)), Some(Epoch(3)));
+        assert_eq!(history.at(Offset(39)), Some(Epoch(3)));
+        assert_eq!(history.at(Offset(40)), Some(Epoch(5)));
+    }
+
+    #[test]
+    fn the_checkpoint_has_kafkas_lines() {
+        assert_eq!(history(&[(0, 0), (3, 10)]).to_checkpoint(), b"0\n2\n0 0\n3 10\n");
+        assert_eq!(EpochHistory::default().to_checkpoint(), b"0\n0\n");
+    }
+
+    #[test]
+    fn a_checkpoint_out_of_order_is_refused() {
+        for text in ["0\n2\n3 10\n3 20\n", "0\n2\n3 10\n4 10\n", "0\n1\n-1 0\n", "0\n1\n1 0 0\n", "0\n1\n1\n"] {
+            let refused = EpochHistory::from_checkpoint(text.as_bytes());
+            assert!(matches!(refused, Err(CheckpointError::Malformed { .. })), "{text:?}: {refused:?}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_history_reads_back_from_its_checkpoint(begun in leaders()) {
+            let history = history(&begun);
+            prop_assert_eq!(EpochHistory::from_checkpoint(&history.to_checkpoint()), Ok(history));
+        }
+
         /// Truncating to any offset leaves what the leaders up to it would have built.
         #[test]
         fn truncation_undoes_later_leaders(begun in leaders(), cut in 0i64..200) {

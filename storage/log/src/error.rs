@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tarn_record::{Epoch, Offset};
+use tarn_record::{BatchError, Epoch, Offset};
 use thiserror::Error;
 
 use crate::checkpoints::CheckpointError;
@@ -46,6 +46,34 @@ pub enum LogError {
     /// A transaction index that cannot be used.
     #[error(transparent)]
     TxnIndex(#[from] TxnIndexError),
+    /// Bytes in a segment that are not the batch that should be there.
+    #[error("{path} is damaged at byte {position}: {fault}")]
+    Damaged {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where.
+        position: u64,
+        /// What is wrong.
+        #[source]
+        fault: BatchError,
+    },
+    /// A batch whose records cannot be read, though its checksum is right.
+    #[error("{path}: the batch at byte {position} cannot be read: {cause}")]
+    Unreadable {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where the batch begins.
+        position: u64,
+        /// What is wrong.
+        #[source]
+        cause: tarn_record::ReadError,
+    },
+    /// A compaction by Kafka that was interrupted. Kafka completes it when it is started once.
+    #[error("{path} is left from a compaction that was interrupted")]
+    Interrupted {
+        /// The file.
+        path: PathBuf,
+    },
     /// A directory for a new log that holds one already.
     #[error("{path} already holds a log")]
     Exists {

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tarn_record::Offset;
+use tarn_record::{Offset, TopicId};
 
 use crate::descriptors::Descriptors;
 use crate::disk::Disk;
@@ -58,6 +58,21 @@ impl Kind {
 /// What a file is called while it waits to be removed.
 pub(crate) const DELETED_SUFFIX: &str = ".deleted";
 
+/// The leader epochs of the log.
+pub(crate) const EPOCHS_FILE: &str = "leader-epoch-checkpoint";
+
+/// From where a recovery has to look, after a truncation below what was flushed. A file of Tarn's own.
+pub(crate) const TRUNCATION_FILE: &str = "truncation-checkpoint";
+
+/// What the directory of a deleted partition is called.
+pub(crate) const DELETED_DIR_SUFFIX: &str = "-delete";
+
+/// The longest name that file systems take.
+const NAME_BYTES_MAX: usize = 255;
+
+/// How many directories of one deleted partition may wait to be removed.
+const DELETED_DIRS_MAX: u32 = 1000;
+
 impl Home {
     /// The path of a segment's file.
     pub(crate) fn file(&self, base: Offset, kind: Kind) -> PathBuf {
@@ -84,6 +99,24 @@ impl Home {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(cause) => Err(LogError::io("rename", from, cause)),
         }
+    }
+
+    /// Renames the directory so that it is no longer a partition's: `topic-0.<32 hex digits>-delete`.
+    pub(crate) fn rename_for_deletion(&self, topic_id: TopicId) -> Result<PathBuf, LogError> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let id = topic_id.0.as_u128();
+        let mut renamed = self.path.clone();
+        for attempt in 0..DELETED_DIRS_MAX {
+            let unique = format!(".{:032x}{DELETED_DIR_SUFFIX}", id.wrapping_add(u128::from(attempt)));
+            // A name has at most 255 bytes; topic names are ASCII.
+            let kept = name.len().min(NAME_BYTES_MAX - unique.len());
+            renamed.set_file_name(format!("{}{unique}", &name[..kept]));
+            if !self.disk.exists(&renamed) {
+                break;
+            }
+        }
+        self.disk.rename(&self.path, &renamed).map_err(|cause| LogError::io("rename", &self.path, cause))?;
+        Ok(renamed)
     }
 
     /// Makes the names in the directory survive a crash.

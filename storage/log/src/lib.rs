@@ -33,8 +33,8 @@ pub use error::{AppendError, LogError, ReadError};
 pub use log::{
     Appended, FlushJob, Flushed, FoundTimestamp, Log, TimestampSearch, Truncated,
 };
-pub use log_dir::{FoundPartition, LogDir, LogDirError};
+pub use log_dir::{FoundPartition, LogDir, LogDirError, PartitionOffsets};
 pub use read_plan::{FileSlice, ReadPlan};
-pub use recovery::{Opening, RecoveryReport, Shutdown};
+pub use recovery::{Opening, RecoveryReport};
 pub use removal::RemovalJob;
 pub use segment::txn_index::AbortedTransaction;

@@ -124,3 +124,77 @@ impl FromStr for DirectoryId {
         text.parse().map(|TopicId(id)| DirectoryId(id))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_kafka_wrote_is_read() {
+        let text = "#\n#Sat Nov 29 12:00:00 UTC 2025\nnode.id=7\nversion=1\ncluster.id=q1Sh-9_ISia_zwGINzRvyQ\n\
+                    directory.id=Pf2VFwTNQXqRjPq0TC2zyg\n";
+        let read = MetaProperties::read(text.as_bytes()).unwrap();
+        assert_eq!((read.cluster_id.as_str(), read.node_id), ("q1Sh-9_ISia_zwGINzRvyQ", BrokerId(7)));
+        assert_eq!(read.directory_id.unwrap().to_string(), "Pf2VFwTNQXqRjPq0TC2zyg");
+    }
+
+    #[test]
+    fn a_file_of_version_0_names_the_node_by_its_old_key() {
+        let read = MetaProperties::read(b"version=0\nbroker.id=3\ncluster.id=c\nnode.id=9\n").unwrap();
+        assert_eq!((read.node_id, read.directory_id), (BrokerId(3), None));
+    }
+
+    #[test]
+    fn what_is_written_is_version_1_with_one_key_a_line() {
+        let written = MetaProperties { directory_id: None, ..example() }.write();
+        assert_eq!(String::from_utf8(written).unwrap(), "version=1\ncluster.id=c\nnode.id=2\n");
+    }
+
+    #[test]
+    fn missing_and_impossible_values_are_told() {
+        let missing = |text: &str| match MetaProperties::read(text.as_bytes()) {
+            Err(CheckpointError::MissingKey { key }) => key,
+            other => panic!("{text:?}: {other:?}"),
+        };
+        assert_eq!(missing(""), "version");
+        assert_eq!(missing("version=1\ncluster.id=c"), "node.id");
+        assert_eq!(missing("version=1\nnode.id=1"), "cluster.id");
+        let unsupported = |text: &str| match MetaProperties::read(text.as_bytes()) {
+            Err(CheckpointError::Unsupported { key, .. }) => key,
+            other => panic!("{text:?}: {other:?}"),
+        };
+        assert_eq!(unsupported("version=2"), "version");
+        assert_eq!(unsupported("version=1\ncluster.id=c\nnode.id=-1"), "node.id");
+        let reserved = "version=1\ncluster.id=c\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ";
+        assert_eq!(unsupported(reserved), "directory.id");
+    }
+
+    #[test]
+    fn a_random_directory_id_is_not_reserved() {
+        assert!(!DirectoryId::random().is_reserved());
+        assert!(DirectoryId(Uuid::from_u128(99)).is_reserved());
+        assert!(!DirectoryId(Uuid::from_u128(100)).is_reserved());
+    }
+
+    proptest! {
+        #[test]
+        fn any_cluster_id_reads_back(cluster_id in "[!-~]{1,30}") {
+            let meta = MetaProperties { cluster_id, ..example() };
+            prop_assert_eq!(MetaProperties::read(&meta.write()), Ok(meta));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let _ = MetaProperties::read(&bytes);
+        }
+    }
+
+    fn example() -> MetaProperties {
+        MetaProperties {
+            cluster_id: "c".into(),
+            node_id: BrokerId(2),
+            directory_id: Some(DirectoryId(Uuid::from_u128(1 << 100))),
+        }
+    }
+}

@@ -212,3 +212,152 @@ impl ProducerStates {
         })
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use tarn_record::{Attributes, Epoch, Sequence};
+
+    #[test]
+    fn the_oldest_open_transaction_holds_back_readers() {
+        let mut states = ProducerStates::default();
+        states.update(&in_transaction(data(1, 0, 0, 2, 10)), None);
+        states.update(&in_transaction(data(2, 0, 0, 1, 12)), None);
+        assert_eq!(states.first_unstable(), Some(Offset(10)));
+
+        let committed = states.update(&marker(1, 0, 13), Some(&end(ControlType::Commit, 4)));
+        assert_eq!(
+            committed,
+            Some(CompletedTransaction {
+                producer_id: ProducerId(1),
+                first_offset: Offset(10),
+                last_offset: Offset(13),
+                last_stable_offset: Offset(12),
+                outcome: Outcome::Committed,
+            })
+        );
+        assert_eq!(states.first_unstable(), Some(Offset(10)), "the marker may not be replicated yet");
+        states.on_high_watermark(Offset(13));
+        assert_eq!(states.first_unstable(), Some(Offset(10)), "the marker itself is not replicated yet");
+        states.on_high_watermark(Offset(14));
+        assert_eq!(states.first_unstable(), Some(Offset(12)));
+    }
+
+    #[test]
+    fn a_marker_that_leaves_nothing_open_is_stable_itself() {
+        let mut states = ProducerStates::default();
+        states.update(&in_transaction(data(1, 0, 0, 2, 10)), None);
+        let aborted = states.update(&marker(1, 0, 12), Some(&end(ControlType::Abort, 4))).unwrap();
+        assert_eq!((aborted.last_stable_offset, aborted.outcome), (Offset(13), Outcome::Aborted));
+        assert_eq!(states.get(ProducerId(1)).unwrap().coordinator_epoch(), 4);
+    }
+
+    #[test]
+    fn a_marker_without_records_before_it_ends_nothing() {
+        let mut states = ProducerStates::default();
+        assert_eq!(states.update(&marker(1, 3, 0), Some(&end(ControlType::Abort, 7))), None);
+        assert_eq!(states.first_unstable(), None);
+        let producer = states.get(ProducerId(1)).unwrap();
+        assert_eq!((producer.epoch(), producer.coordinator_epoch()), (ProducerEpoch(3), 7));
+    }
+
+    #[test]
+    fn a_marker_whose_record_was_compacted_away_changes_nothing() {
+        let mut states = ProducerStates::default();
+        states.update(&in_transaction(data(1, 0, 0, 1, 0)), None);
+        assert_eq!(states.update(&marker(1, 0, 1), None), None);
+        assert_eq!(states.first_unstable(), Some(Offset(0)));
+    }
+
+    #[test]
+    fn open_transactions_say_what_their_marker_has_to_carry() {
+        let mut states = ProducerStates::default();
+        states.update(&marker(9, 2, 0), Some(&end(ControlType::Commit, 5)));
+        states.update(&in_transaction(data(9, 2, 0, 3, 1)), None);
+        states.update(&data(4, 0, 0, 1, 4), None);
+        let open: Vec<_> = states.open_transactions().collect();
+        assert_eq!(
+            open,
+            [OpenTransaction {
+                producer_id: ProducerId(9),
+                producer_epoch: ProducerEpoch(2),
+                coordinator_epoch: 5,
+                first_offset: Offset(1),
+                last_timestamp: Timestamp(1003),
+            }]
+        );
+    }
+
+    #[test]
+    fn a_mirror_reset_forgets_all_producers_but_not_what_is_still_to_be_replicated() {
+        let mut states = ProducerStates::default();
+        states.update(&in_transaction(data(1, 0, 0, 1, 5)), None);
+        states.update(&data(2, 0, 0, 1, 6), None);
+        states.update(&marker(1, 0, 7), Some(&end(ControlType::Abort, 0)));
+        let reset = BatchHeader { producer_id: ProducerId::NONE, ..marker(0, 0, 8) };
+        states.update(&reset, Some(&end(ControlType::MirrorPidReset, 0)));
+        assert!(states.is_empty());
+        assert_eq!(states.check(&data(2, 0, 700, 1, 9), Origin::Client), Ok(Check::New));
+        assert_eq!(states.first_unstable(), Some(Offset(5)));
+        states.on_high_watermark(Offset(9));
+        assert_eq!(states.first_unstable(), None);
+    }
+
+    #[test]
+    fn a_producer_expires_unless_it_has_an_open_transaction() {
+        let mut states = ProducerStates::default();
+        states.update(&data(1, 0, 0, 1, 10), None);
+        states.update(&in_transaction(data(2, 0, 0, 1, 11)), None);
+        states.update(&data(3, 0, 0, 1, 500), None);
+        states.expire(Timestamp(1110), 100);
+        assert_eq!(states.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
+    fn batches_without_a_producer_id_leave_no_trace() {
+        let mut states = ProducerStates::default();
+        states.update(&data(-1, -1, -1, 5, 0), None);
+        assert!(states.is_empty());
+        assert_eq!(states.first_unstable(), None);
+    }
+
+    #[test]
+    fn a_producer_costs_little_memory() {
+        assert!(size_of::<Producer>() <= 144, "{}", size_of::<Producer>());
+        assert!(size_of::<ProducerStates>() <= 112, "{}", size_of::<ProducerStates>());
+    }
+
+    /// The header of a batch of `count` records; its timestamp is 1000 more than its last offset.
+    pub(crate) fn data(id: i64, epoch: i16, sequence: i32, count: i32, base_offset: i64) -> BatchHeader {
+        let last = base_offset + i64::from(count) - 1;
+        BatchHeader {
+            base_offset: Offset(base_offset),
+            length: 100,
+            leader_epoch: Epoch(0),
+            magic: 2,
+            crc: 0,
+            attributes: Attributes(0),
+            last_offset_delta: count - 1,
+            base_timestamp: 1000 + last,
+            max_timestamp: 1000 + last,
+            producer_id: ProducerId(id),
+            producer_epoch: ProducerEpoch(epoch),
+            base_sequence: Sequence(sequence),
+            record_count: count,
+        }
+    }
+
+    pub(crate) fn in_transaction(batch: BatchHeader) -> BatchHeader {
+        BatchHeader { attributes: batch.attributes.transactional(), ..batch }
+    }
+
+    pub(crate) fn marker(id: i64, epoch: i16, offset: i64) -> BatchHeader {
+        let batch = in_transaction(data(id, epoch, -1, 1, offset));
+        BatchHeader { attributes: batch.attributes.control(), ..batch }
+    }
+
+    pub(crate) fn end(control_type: ControlType, coordinator_epoch: i32) -> ControlRecord {
+        ControlRecord { control_type, coordinator_epoch: Some(coordinator_epoch), value: Bytes::new() }
+    }
+}

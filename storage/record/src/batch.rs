@@ -64,7 +64,9 @@ pub enum BatchError {
         magic: i8,
     },
     /// The bytes are not those that were written.
-    #[error("the record batch at offset {offset} has the CRC {stored:#010x}, but its bytes give {computed:#010x}")]
+    #[error(
+        "the record batch at offset {offset} has the CRC {stored:#010x}, but its bytes give {computed:#010x}"
+    )]
     BadChecksum {
         /// Its base offset.
         offset: Offset,

@@ -152,7 +152,10 @@ enum Codec<T: AsRef<[u8]>> {
     None(Cursor<T>),
     Gzip(flate2::bufread::MultiGzDecoder<Cursor<T>>),
     Snappy(SnappyReader<T>),
-    Lz4 { frame: Box<lz4_flex::frame::FrameDecoder<Cursor<T>>>, ended: bool },
+    Lz4 {
+        frame: Box<lz4_flex::frame::FrameDecoder<Cursor<T>>>,
+        ended: bool,
+    },
     Zstd(zstd::stream::read::Decoder<'static, Cursor<T>>),
     /// Nothing was compressed, or all is decompressed.
     Ended,
@@ -198,10 +201,11 @@ impl<T: AsRef<[u8]>> Decoder<T> {
     fn read_some(&mut self, out: &mut [u8]) -> Result<usize, CodecError> {
         // One byte more than is left tells an end at the limit from a limit passed.
         let most = out.len().min(self.left.saturating_add(1));
-        let read = self.codec.read(&mut out[..most]).map_err(|error| match SnappyReader::<T>::passed(&error) {
-            true => CodecError::LimitExceeded { limit: self.limit },
-            false => corrupt(self.compression, &error),
-        })?;
+        let read =
+            self.codec.read(&mut out[..most]).map_err(|error| match SnappyReader::<T>::passed(&error) {
+                true => CodecError::LimitExceeded { limit: self.limit },
+                false => corrupt(self.compression, &error),
+            })?;
         match self.left.checked_sub(read) {
             Some(left) => self.left = left,
             None => return Err(CodecError::LimitExceeded { limit: self.limit }),
@@ -247,11 +251,15 @@ impl<T: AsRef<[u8]>> Codec<T> {
     }
 }
 
-/// Whether Kafka's own lz4 reader takes this frame: it refuses blocks that depend on earlier ones.
-pub(crate) fn lz4_blocks_are_independent(data: &[u8]) -> bool {
-    const FLAGS_AT: usize = 4;
+/// Whether Kafka's own lz4 reader takes this frame: it refuses the legacy format, and blocks that depend on
+/// earlier ones.
+pub(crate) fn kafka_reads_lz4(data: &[u8]) -> bool {
+    const MAGIC: u32 = 0x184D_2204;
     const INDEPENDENT: u8 = 0x20;
-    data.get(FLAGS_AT).is_none_or(|flags| flags & INDEPENDENT != 0)
+    match data {
+        &[a, b, c, d, flags, ..] => u32::from_le_bytes([a, b, c, d]) == MAGIC && flags & INDEPENDENT != 0,
+        _ => false,
+    }
 }
 
 fn corrupt(compression: Compression, error: &io::Error) -> CodecError {
@@ -261,9 +269,9 @@ fn corrupt(compression: Compression, error: &io::Error) -> CodecError {
 const TO_MEMORY: &str = "writing to a Vec does not fail";
 
 fn gzip(level: Option<i32>, data: &[u8]) -> Vec<u8> {
-    let level = level.filter(|&level| level >= 0).map_or(flate2::Compression::default(), |level| {
-        flate2::Compression::new(level.clamp(0, 9) as u32)
-    });
+    let level = level
+        .filter(|&level| level >= 0)
+        .map_or(flate2::Compression::default(), |level| flate2::Compression::new(level.clamp(0, 9) as u32));
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
     encoder.write_all(data).expect(TO_MEMORY);
     encoder.finish().expect(TO_MEMORY)
@@ -340,19 +348,15 @@ mod tests {
         assert_eq!(packed[5], 0x40, "blocks of 64 KiB");
         assert_eq!(packed[6], 0x82, "second byte of XXH32 over the two before");
         assert_eq!(packed[packed.len() - 4..], [0; 4], "end mark");
-        assert!(lz4_blocks_are_independent(&packed));
+        assert!(kafka_reads_lz4(&packed));
     }
 
     #[test]
     fn lz4_frames_of_dependent_blocks_are_read_and_told_apart() {
-        use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
         let data = b"the same words again and again ".repeat(20_000);
-        let info = FrameInfo::new().block_size(BlockSize::Max64KB).block_mode(BlockMode::Linked);
-        let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
-        encoder.write_all(&data).unwrap();
-        let packed = encoder.finish().unwrap();
+        let packed = linked_lz4(&data);
         assert_eq!(decompress(Compression::Lz4, &packed, data.len()).as_deref(), Ok(&data[..]));
-        assert!(!lz4_blocks_are_independent(&packed));
+        assert!(!kafka_reads_lz4(&packed));
     }
 
     #[test]
@@ -366,7 +370,11 @@ mod tests {
         for codec in [Compression::Gzip, Compression::Zstd] {
             for level in [i32::MIN, -1, 0, 1, 9, 1000] {
                 let packed = compress(codec, Some(level), b"data data data");
-                assert_eq!(decompress(codec, &packed, 100).as_deref(), Ok(&b"data data data"[..]), "{codec} {level}");
+                assert_eq!(
+                    decompress(codec, &packed, 100).as_deref(),
+                    Ok(&b"data data data"[..]),
+                    "{codec} {level}"
+                );
             }
         }
     }
@@ -421,5 +429,32 @@ mod tests {
                 }
             }
         }
+
+        /// Blocks that refer to each other through the decoder's window are damaged likewise.
+        #[test]
+        fn damaged_windows_stay_bounded(
+            seed in prop::collection::vec(0u8..4, 1..2000),
+            at in any::<prop::sample::Index>(),
+            byte in any::<u8>(),
+        ) {
+            let data = seed.repeat(400_000 / seed.len());
+            for (codec, mut packed) in
+                [(Compression::Lz4, linked_lz4(&data)), (Compression::Zstd, zstd(None, &data))]
+            {
+                let at = at.index(packed.len());
+                packed[at] = byte;
+                if let Ok(out) = decompress(codec, &packed, 500_000) {
+                    prop_assert!(out.len() <= 500_000);
+                }
+            }
+        }
+    }
+
+    fn linked_lz4(data: &[u8]) -> Vec<u8> {
+        use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+        let info = FrameInfo::new().block_size(BlockSize::Max64KB).block_mode(BlockMode::Linked);
+        let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
     }
 }

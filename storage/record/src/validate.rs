@@ -6,6 +6,9 @@
 
 mod client;
 mod mirrored;
+mod refusal;
+mod verdict;
 
-pub use client::{ClientBatch, ClientBatchValidator, InvalidBatch, ProduceRules, Progress, RecordError, client_batch};
+pub use client::{ClientBatch, ClientBatchValidator, ProduceRules, Progress, client_batch};
 pub use mirrored::{Mirrored, MirroredScanner, mirrored};
+pub use refusal::{InvalidBatch, RecordError};

@@ -24,12 +24,34 @@ pub(crate) fn read_i64(bytes: &[u8]) -> Option<(i64, &[u8])> {
 
 /// Appends `value` as a `varint`.
 pub(crate) fn write_i32(out: &mut Vec<u8>, value: i32) {
-    write_unsigned(out, u64::from(((value << 1) ^ (value >> 31)) as u32));
+    write_unsigned(out, zig_zag_i32(value));
 }
 
 /// Appends `value` as a `varlong`.
 pub(crate) fn write_i64(out: &mut Vec<u8>, value: i64) {
-    write_unsigned(out, ((value << 1) ^ (value >> 63)) as u64);
+    write_unsigned(out, zig_zag_i64(value));
+}
+
+/// How many bytes `write_i32` appends.
+pub(crate) fn bytes_of_i32(value: i32) -> usize {
+    unsigned_bytes(zig_zag_i32(value))
+}
+
+/// How many bytes `write_i64` appends.
+pub(crate) fn bytes_of_i64(value: i64) -> usize {
+    unsigned_bytes(zig_zag_i64(value))
+}
+
+fn zig_zag_i32(value: i32) -> u64 {
+    u64::from(((value << 1) ^ (value >> 31)) as u32)
+}
+
+fn zig_zag_i64(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+fn unsigned_bytes(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
 #[inline]
@@ -92,7 +114,9 @@ mod tests {
         fn what_is_written_reads_back(int in any::<i32>(), long in any::<i64>()) {
             let mut bytes = Vec::new();
             write_i32(&mut bytes, int);
+            prop_assert_eq!(bytes.len(), bytes_of_i32(int));
             write_i64(&mut bytes, long);
+            prop_assert_eq!(bytes.len(), bytes_of_i32(int) + bytes_of_i64(long));
             let (read_int, rest) = read_i32(&bytes).unwrap();
             prop_assert_eq!(read_int, int);
             prop_assert_eq!(read_i64(rest), Some((long, &[][..])));

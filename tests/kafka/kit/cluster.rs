@@ -4,6 +4,7 @@
 use crate::raw::RawClient;
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use tarn_wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use tarn_wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
@@ -205,7 +206,6 @@ impl Cluster {
             topics: vec![ListOffsetsTopic {
                 name: topic.name.as_str().into(),
                 partitions: vec![asked],
-                ..Default::default()
             }],
             ..Default::default()
         };
@@ -221,11 +221,13 @@ impl Cluster {
     /// The connection to a broker, known since the last answer about topics.
     fn leader(&mut self, id: i32) -> Result<&mut RawClient, String> {
         let address = self.brokers.get(&id).ok_or_else(|| format!("node {id} is not alive"))?;
-        if !self.connections.contains_key(&id) {
-            let client = RawClient::try_connect(address).map_err(|error| format!("{address}: {error}"))?;
-            self.connections.insert(id, client);
+        match self.connections.entry(id) {
+            Entry::Occupied(open) => Ok(open.into_mut()),
+            Entry::Vacant(none) => {
+                let client = RawClient::try_connect(address).map_err(|error| format!("{address}: {error}"))?;
+                Ok(none.insert(client))
+            }
         }
-        Ok(self.connections.get_mut(&id).expect("it was just inserted"))
     }
 }
 

@@ -68,7 +68,7 @@ pub fn fill(bootstrap: &str, controller: &str, records: i64, replication: i32, b
         broker_epoch.unwrap_or(-1).to_string(),
     ];
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    println!("{}", java_program("DataSet", &arguments, None, BUILD_LIMIT).ok());
+    eprintln!("{}", java_program("DataSet", &arguments, None, BUILD_LIMIT).ok());
 }
 
 /// The directory with the data set, made if it is not there or was made by other programs than today's.

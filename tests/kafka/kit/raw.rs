@@ -7,7 +7,6 @@ use std::net::TcpStream;
 use std::time::Duration;
 use tarn_wire::frame::{decode_response_header, encode_request};
 use tarn_wire::message::{Cursor, Message, Request};
-use tarn_wire::parts::Part;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const CLIENT_ID: &str = "tarn-tests";
@@ -46,16 +45,17 @@ impl RawClient {
     /// # Errors
     /// A connection that ends, or an answer that is not one.
     pub fn try_call<R: Request>(&mut self, version: i16, request: &R) -> Result<R::Response, String> {
-        let describe = |error: String| format!("{} v{version} to {}: {error}", R::NAME, self.address);
+        let address = self.address.clone();
+        let describe = |error: String| format!("{} v{version} to {address}: {error}", R::NAME);
         let frame = self.encoded(version, request);
         self.send(&frame).map_err(|error| describe(error.to_string()))?;
         let answer = self.receive().map_err(|error| describe(error.to_string()))?;
         let answer = answer.ok_or_else(|| describe("the connection was closed".into()))?;
         let mut cursor = Cursor::new(answer);
-        let header = decode_response_header(&mut cursor, R::response_header_version(version))
+        let answered = decode_response_header::<R::Response>(&mut cursor, version)
             .map_err(|error| describe(error.to_string()))?;
-        if header.correlation_id != self.correlation_id {
-            return Err(describe(format!("the answer is for request {}", header.correlation_id)));
+        if answered != self.correlation_id {
+            return Err(describe(format!("the answer is for request {answered}")));
         }
         let response =
             R::Response::decode(&mut cursor, version).map_err(|error| describe(error.to_string()))?;
@@ -81,14 +81,7 @@ impl RawClient {
         self.correlation_id += 1;
         let frame = encode_request(self.correlation_id, CLIENT_ID, version, request)
             .unwrap_or_else(|error| panic!("{} v{version}: {error}", R::NAME));
-        let mut bytes = Vec::with_capacity(frame.len);
-        for part in &frame.parts {
-            match part {
-                Part::Bytes(part) => bytes.extend_from_slice(part),
-                Part::File(_) => panic!("a test's request holds no file"),
-            }
-        }
-        bytes
+        frame.to_bytes().expect("a test's request holds no file").to_vec()
     }
 
     /// Sends bytes as they are.

@@ -96,3 +96,37 @@ impl Drop for Raised<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::tests::core_of;
+    use futures_lite::future::poll_once;
+
+    #[test]
+    fn a_raised_flag_wakes_cores_and_threads() {
+        let flag = Flag::new();
+        let on_core = flag.clone();
+        let core = core_of(None, || async move { on_core.raised().await });
+        let on_thread = flag.clone();
+        let thread = std::thread::spawn(move || on_thread.raised_blocking());
+        flag.raise();
+        core.join();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_lowered_flag_makes_wait_again() {
+        block_on(async {
+            let flag = Flag::new();
+            assert!(!flag.lower());
+            flag.raise();
+            flag.raise();
+            assert!(flag.is_raised());
+            flag.raised().await;
+            assert!(flag.lower());
+            assert!(poll_once(flag.raised()).await.is_none());
+            assert_eq!(flag.shared.waiters().len(), 0, "one who gave up leaves no trace");
+        });
+    }
+}

@@ -316,3 +316,167 @@ impl<M> fmt::Debug for Receiver<M> {
         f.debug_struct("Receiver").field("in_hand", &self.hand.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::{Dropped, reply};
+    use crate::core::tests::{core_of, run_on_core};
+    use futures_lite::future::poll_once;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_full_mailbox_takes_no_more_until_it_is_emptied() {
+        let (sender, mut receiver) = mailbox(2);
+        sender.try_send(1).unwrap();
+        sender.try_send(2).unwrap();
+        assert_eq!(sender.depth(), 2);
+        assert!(matches!(sender.try_send(3), Err(Refused::Full(3))));
+        assert_eq!(receiver.try_recv(), Some(1));
+        sender.try_send(3).unwrap();
+        assert_eq!([receiver.try_recv(), receiver.try_recv(), receiver.try_recv()], [Some(2), Some(3), None]);
+    }
+
+    #[test]
+    fn a_send_that_is_cancelled_while_it_waits_has_sent_nothing() {
+        block_on(async {
+            let (sender, mut receiver) = mailbox(1);
+            sender.send(1).await.unwrap();
+            let mut waiting = sender.send(2);
+            assert!(poll_once(&mut waiting).await.is_none());
+            assert!(poll_once(&mut waiting).await.is_none());
+            assert_eq!(sender.shared.lock().blocked.len(), 1, "polled twice, it waits once");
+            drop(waiting);
+            assert_eq!(sender.shared.lock().blocked.len(), 0);
+            assert_eq!(receiver.recv().await, Some(1));
+            assert_eq!(receiver.try_recv(), None);
+        });
+    }
+
+    #[test]
+    fn what_was_sent_is_still_received_after_the_last_sender_is_gone() {
+        block_on(async {
+            let (sender, mut receiver) = mailbox(8);
+            let other = sender.clone();
+            sender.send(1).await.unwrap();
+            drop(sender);
+            other.send(2).await.unwrap();
+            drop(other);
+            let mut letters = Vec::new();
+            assert_eq!(receiver.recv_many(&mut letters, 8).await, 2);
+            assert_eq!(letters, [1, 2]);
+            assert_eq!(receiver.recv_many(&mut letters, 8).await, 0);
+            assert_eq!(receiver.recv().await, None);
+        });
+    }
+
+    #[test]
+    fn letters_die_with_their_receiver_and_later_ones_come_back() {
+        block_on(async {
+            let (sender, mut receiver) = mailbox(1);
+            let ((first, first_reply), (second, second_reply)) = (reply::<()>(), reply::<()>());
+            sender.send(first).await.unwrap();
+            let in_hand = receiver.try_recv();
+            receiver.hand.extend(in_hand);
+            sender.send(second).await.unwrap();
+            let (late, _late_reply) = reply::<()>();
+            let mut waiting = sender.send(late);
+            assert!(poll_once(&mut waiting).await.is_none());
+            drop(receiver);
+            assert_eq!(first_reply.await, Err(Dropped), "a letter in the receiver's hand");
+            assert_eq!(second_reply.await, Err(Dropped), "a letter in the box");
+            waiting.await.unwrap_err().0.fill(()).unwrap();
+            assert!(sender.is_closed());
+        });
+    }
+
+    #[test]
+    fn many_threads_and_a_core_send_to_one_core_and_nothing_is_lost_or_swapped() {
+        const EACH: u32 = 5_000;
+        let (sender, mut receiver) = mailbox::<(usize, u32)>(16);
+        let receiving = core_of(None, || async move {
+            let mut next = [0; 3];
+            let mut letters = Vec::new();
+            while receiver.recv_many(&mut letters, 7).await > 0 {
+                for (from, number) in letters.drain(..) {
+                    assert_eq!(number, next[from], "out of order from sender {from}");
+                    next[from] += 1;
+                }
+            }
+            next
+        });
+        let from_core = sender.clone();
+        let sending = core_of(None, move || async move {
+            for number in 0..EACH {
+                from_core.send((0, number)).await.unwrap();
+            }
+        });
+        let threads = [1, 2].map(|from| {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                for number in 0..EACH {
+                    sender.send_blocking((from, number)).unwrap();
+                }
+            })
+        });
+        drop(sender);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        sending.join();
+        assert_eq!(receiving.join(), [EACH; 3]);
+    }
+
+    #[test]
+    fn a_core_sleeping_on_an_empty_mailbox_wakes_when_the_last_sender_goes() {
+        let (sender, mut receiver) = mailbox::<()>(1);
+        let core = core_of(None, || async move { receiver.recv().await });
+        drop(sender);
+        assert_eq!(core.join(), None);
+    }
+
+    #[test]
+    fn a_receiver_that_always_finds_letters_lets_other_tasks_run() {
+        run_on_core(|| async {
+            let (sender, mut receiver) = mailbox(1);
+            let draining = crate::spawn(crate::Queue::Network, async move {
+                loop {
+                    sender.try_send(()).unwrap();
+                    receiver.recv().await;
+                }
+            });
+            crate::sleep(std::time::Duration::from_millis(3)).await;
+            assert_eq!(draining.cancel().await, None::<()>);
+        });
+    }
+
+    proptest! {
+        /// Against a queue and a hand: what is accepted comes out once, in order, in any interleaving.
+        #[test]
+        fn letters_come_out_as_they_went_in(
+            capacity in 1usize..6,
+            steps in prop::collection::vec((0usize..4, 1usize..8), 0..60),
+        ) {
+            let (sender, mut receiver) = mailbox(capacity);
+            let (mut sent, mut got) = (0u32, Vec::new());
+            for (step, count) in steps {
+                for _ in 0..count {
+                    match step {
+                        0 => got.extend(receiver.try_recv()),
+                        1 if sent as usize > got.len() => {
+                            prop_assert!(block_on(receiver.recv_many(&mut got, count)) > 0);
+                        }
+                        1 => {}
+                        _ => match sender.try_send(sent) {
+                            Ok(()) => sent += 1,
+                            Err(_) => prop_assert_eq!(sender.depth(), capacity),
+                        },
+                    }
+                    prop_assert!(sender.depth() <= capacity);
+                }
+            }
+            while let Some(letter) = receiver.try_recv() {
+                got.push(letter);
+            }
+            prop_assert_eq!(got, (0..sent).collect::<Vec<_>>());
+        }
+    }
+}

@@ -62,3 +62,33 @@ impl Drop for Notified<'_> {
         self.notify.waiters.borrow_mut().leave(&mut self.ticket);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_lite::future::{block_on, poll_once};
+
+    #[test]
+    fn news_between_taking_a_place_and_awaiting_is_not_missed() {
+        block_on(async {
+            let notify = LocalNotify::new();
+            let early = notify.wait();
+            notify.notify_all();
+            early.await;
+            assert!(poll_once(notify.wait()).await.is_none(), "news is not kept for later comers");
+        });
+    }
+
+    #[test]
+    fn all_who_wait_are_told_once_and_leave_no_trace() {
+        block_on(async {
+            let notify = LocalNotify::new();
+            let (mut one, mut two) = (notify.wait(), notify.wait());
+            assert!(poll_once(&mut one).await.is_none() && poll_once(&mut two).await.is_none());
+            assert_eq!(notify.waiters.borrow().len(), 2);
+            notify.notify_all();
+            assert!(poll_once(one).await.is_some() && poll_once(two).await.is_some());
+            assert_eq!(notify.waiters.borrow().len(), 0);
+        });
+    }
+}

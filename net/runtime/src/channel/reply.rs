@@ -136,3 +136,69 @@ impl<R> fmt::Debug for Reply<R> {
         f.write_str("Reply")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::tests::{core_of, run_on_core};
+    use futures_lite::future::{block_on, poll_once};
+
+    #[test]
+    fn a_value_reaches_the_one_who_waits_before_or_after_it_is_filled() {
+        block_on(async {
+            let (slot, answer) = reply();
+            slot.fill(7).unwrap();
+            assert_eq!(answer.await, Ok(7));
+            let (slot, mut answer) = reply();
+            assert!(poll_once(&mut answer).await.is_none());
+            slot.fill(8).unwrap();
+            assert_eq!(answer.await, Ok(8));
+        });
+    }
+
+    #[test]
+    fn an_empty_slot_that_is_dropped_says_so() {
+        let (slot, answer) = reply::<()>();
+        drop(slot);
+        assert_eq!(block_on(answer), Err(Dropped));
+    }
+
+    #[test]
+    fn a_value_nobody_wants_comes_back() {
+        let (slot, answer) = reply();
+        assert!(slot.is_wanted());
+        drop(answer);
+        assert!(!slot.is_wanted());
+        assert_eq!(slot.fill(7), Err(7));
+    }
+
+    #[test]
+    fn a_slot_is_filled_from_another_core() {
+        let (slot, answer) = reply();
+        let waiting = core_of(None, || answer);
+        core_of(None, || async move { slot.fill(7) }).join().unwrap();
+        assert_eq!(waiting.join(), Ok(7));
+    }
+
+    /// W1: an executor that counts wakers in 16 bits dies here.
+    #[test]
+    fn one_task_may_wait_for_seventy_thousand_replies() {
+        let sum = run_on_core(|| async {
+            let (slots, mut answers): (Vec<_>, Vec<_>) = (0..70_000).map(|_| reply::<u64>()).unzip();
+            for answer in &mut answers {
+                assert!(poll_once(answer).await.is_none());
+            }
+            std::thread::spawn(move || {
+                for (value, slot) in (0..).zip(slots) {
+                    slot.fill(value).unwrap();
+                }
+            });
+            let mut sum = 0;
+            for answer in answers {
+                sum += answer.await.unwrap();
+            }
+            sum
+        });
+        assert_eq!(sum, 70_000 * 69_999 / 2);
+    }
+}

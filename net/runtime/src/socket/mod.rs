@@ -15,6 +15,7 @@ mod stream;
 
 pub use connect::connect;
 pub use listener::Listener;
+pub(crate) use readiness::readable;
 pub use residency::{readahead, resident};
 pub use send::Then;
 pub use stream::Stream;
@@ -142,4 +143,85 @@ impl AsFd for Socket {
 
 fn inet(address: socket2::SockAddr) -> io::Result<SocketAddr> {
     address.as_socket().ok_or_else(|| io::Error::other("the address is neither IPv4 nor IPv6"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::core::tests::run_on_core;
+    use crate::{Queue, spawn};
+    use std::time::Duration;
+
+    /// Two ends of one connection, on the core that asks.
+    pub(crate) async fn pair() -> (Socket, Socket) {
+        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), 1).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let near = connect("127.0.0.1", port, Duration::from_secs(10)).await.unwrap();
+        (near, listener.accept().await.unwrap().0)
+    }
+
+    /// Bytes that do not repeat where a chunk ends.
+    pub(crate) fn pattern(length: usize) -> Vec<u8> {
+        (0..length).map(|n| (n % 251) as u8 ^ (n >> 12) as u8).collect()
+    }
+
+    #[test]
+    fn one_task_receives_while_another_sends() {
+        const BYTES: usize = 3 << 20;
+        run_on_core(|| async {
+            let (near, far) = pair().await;
+            let ends = [near, far].map(|socket| {
+                let (mut read, mut write) = socket.split();
+                let sending =
+                    spawn(Queue::Network, async move { write.write_all(&pattern(BYTES), Then::Push).await });
+                let receiving = spawn(Queue::Network, async move {
+                    let mut buffer = bytes::BytesMut::new();
+                    read.read_exact_into(&mut buffer, BYTES).await.map(|()| buffer)
+                });
+                (sending, receiving)
+            });
+            for (sending, receiving) in ends {
+                sending.await.unwrap();
+                assert!(receiving.await.unwrap() == pattern(BYTES), "what came is not what was sent");
+            }
+        });
+    }
+
+    #[test]
+    fn shutting_down_wakes_the_task_that_receives() {
+        run_on_core(|| async {
+            let (near, _far) = pair().await;
+            let (mut read, write) = near.split();
+            let receiving = spawn(Queue::Network, async move { read.read(&mut [0; 8]).await });
+            crate::yield_now().await;
+            write.shutdown(Shutdown::Both).unwrap();
+            assert_eq!(receiving.await.unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn a_socket_dropped_while_a_task_waits_on_it_is_closed() {
+        run_on_core(|| async {
+            let (mut near, mut far) = pair().await;
+            let receiving = spawn(Queue::Network, async move { near.read(&mut [0; 8]).await });
+            crate::sleep(Duration::from_millis(1)).await;
+            drop(receiving);
+            assert_eq!(far.read(&mut [0; 8]).await.unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn buffer_sizes_can_be_asked_for() {
+        run_on_core(|| async {
+            let (near, _far) = pair().await;
+            near.set_receive_buffer(32 << 10).unwrap();
+            near.set_send_buffer(48 << 10).unwrap();
+            let socket = SockRef::from(&near);
+            assert_eq!(socket.recv_buffer_size().unwrap(), 64 << 10, "the kernel doubles");
+            assert_eq!(socket.send_buffer_size().unwrap(), 96 << 10);
+            assert!(socket.tcp_nodelay().unwrap());
+            near.set_nodelay(false).unwrap();
+            assert!(!socket.tcp_nodelay().unwrap());
+        });
+    }
 }

@@ -143,3 +143,141 @@ fn cut_short(count: usize, missing: usize) -> io::Error {
     let text = format!("the peer ended its stream {missing} bytes short of {count}");
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::tests::run_on_core;
+    use crate::socket::Then;
+    use crate::socket::tests::{pair, pattern};
+    use crate::{Queue, sleep, spawn, timeout};
+    use std::time::Duration;
+
+    #[test]
+    fn read_into_appends_and_tells_the_end_by_its_count() {
+        run_on_core(|| async {
+            let (mut near, mut far) = pair().await;
+            near.write_all(b"hello ", Then::Push).await.unwrap();
+            let mut buffer = BytesMut::from("> ");
+            assert_eq!(far.read_into(&mut buffer, 6).await.unwrap(), 6);
+            near.write_all(b"world", Then::Push).await.unwrap();
+            drop(near);
+            assert_eq!(far.read_into(&mut buffer, 100).await.unwrap(), 5);
+            assert_eq!(&buffer[..], b"> hello world");
+            assert_eq!(far.read_into(&mut buffer, 1).await.unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn a_connection_that_waits_with_an_empty_buffer_holds_no_memory() {
+        run_on_core(|| async {
+            let (_near, mut far) = pair().await;
+            let mut buffer = BytesMut::with_capacity(64 << 10);
+            let waited = timeout(Duration::from_millis(2), far.read_into(&mut buffer, 1)).await;
+            assert!(waited.is_err());
+            assert_eq!(buffer.capacity(), 0);
+        });
+    }
+
+    #[test]
+    fn memory_grows_with_what_is_received_not_with_what_is_announced() {
+        run_on_core(|| async {
+            let (mut near, mut far) = pair().await;
+            near.write_all(&pattern(1000), Then::Push).await.unwrap();
+            let mut buffer = BytesMut::new();
+            let announced = 100 << 20;
+            assert!(timeout(Duration::from_millis(5), far.read_into(&mut buffer, announced)).await.is_err());
+            assert_eq!(buffer, pattern(1000));
+            assert!(buffer.capacity() < 64 << 10, "{}", buffer.capacity());
+            let exactly = far.read_exact_into(&mut buffer, announced);
+            assert!(timeout(Duration::from_millis(5), exactly).await.is_err());
+            assert!(buffer.capacity() <= 2 * limits::RESERVE_AT_ONCE_BYTES_MAX, "{}", buffer.capacity());
+        });
+    }
+
+    #[test]
+    fn giving_up_a_read_loses_no_byte() {
+        const BYTES: usize = 200_000;
+        run_on_core(|| async {
+            let (mut near, mut far) = pair().await;
+            let sending = spawn(Queue::Network, async move {
+                for piece in pattern(BYTES).chunks(5_000) {
+                    near.write_all(piece, Then::Push).await.unwrap();
+                    sleep(Duration::from_micros(100)).await;
+                }
+            });
+            let mut buffer = BytesMut::new();
+            while buffer.len() < BYTES {
+                let missing = BYTES - buffer.len();
+                timeout(Duration::from_micros(300), far.read_into(&mut buffer, missing)).await.ok();
+            }
+            sending.await;
+            assert!(buffer == pattern(BYTES), "what came is not what was sent");
+        });
+    }
+
+    #[test]
+    fn read_exact_into_takes_nothing_that_follows() {
+        run_on_core(|| async {
+            let (mut near, mut far) = pair().await;
+            near.write_all(b"frame onenext", Then::Push).await.unwrap();
+            let mut buffer = BytesMut::new();
+            far.read_exact_into(&mut buffer, 9).await.unwrap();
+            assert_eq!(&buffer[..], b"frame one");
+            let mut rest = [0; 16];
+            assert_eq!(far.read(&mut rest).await.unwrap(), 4);
+            assert_eq!(&rest[..4], b"next");
+        });
+    }
+
+    #[test]
+    fn a_message_beyond_what_is_reserved_at_once_arrives_whole() {
+        const BYTES: usize = 2 * limits::RESERVE_AT_ONCE_BYTES_MAX + 12_345;
+        run_on_core(|| async {
+            let (mut near, mut far) = pair().await;
+            let sending =
+                spawn(Queue::Network, async move { near.write_all(&pattern(BYTES), Then::Push).await });
+            let mut buffer = BytesMut::new();
+            far.read_exact_into(&mut buffer, BYTES).await.unwrap();
+            sending.await.unwrap();
+            assert!(buffer == pattern(BYTES), "what came is not what was sent");
+        });
+    }
+
+    #[test]
+    fn a_stream_that_ends_too_early_says_how_much_is_missing() {
+        run_on_core(|| async {
+            let (mut near, mut far) = pair().await;
+            near.write_all(b"half", Then::Push).await.unwrap();
+            drop(near);
+            let mut buffer = BytesMut::new();
+            let cut = far.read_exact_into(&mut buffer, 10).await.unwrap_err();
+            assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
+            assert_eq!(cut.to_string(), "the peer ended its stream 6 bytes short of 10");
+            assert_eq!(&buffer[..], b"half");
+        });
+    }
+
+    #[test]
+    fn a_peer_that_never_stops_sending_does_not_keep_others_from_running() {
+        run_on_core(|| async {
+            let (near, mut far) = pair().await;
+            let (near_read, mut near_write) = near.split();
+            let flooding = std::thread::spawn(move || {
+                let socket = socket2::SockRef::from(&*near_write.fd);
+                socket.set_nonblocking(false).unwrap();
+                let bytes = vec![0; 1 << 20];
+                while std::io::Write::write(&mut &*socket, &bytes).is_ok() {}
+                near_write.corked = false;
+            });
+            let draining = spawn(Queue::Network, async move {
+                let mut buffer = vec![0; 4096];
+                while far.read(&mut buffer).await.unwrap() > 0 {}
+            });
+            sleep(Duration::from_millis(5)).await;
+            draining.cancel().await;
+            drop(near_read);
+            crate::blocking(move || flooding.join().unwrap()).await.unwrap();
+        });
+    }
+}

@@ -101,3 +101,81 @@ fn byte_resident(file: BorrowedFd<'_>, at: u64) -> bool {
     let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
     read != Err(Errno::AGAIN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::tests::run_on_core;
+    use crate::{sleep, timeout};
+    use std::fs::File;
+    use std::io::{Read, Seek, Write};
+    use std::time::Duration;
+
+    const BYTES: u64 = 1 << 20;
+
+    /// A file of which no page was ever in the cache: a hole from end to end.
+    fn cold_file() -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(BYTES).unwrap();
+        file
+    }
+
+    fn read_prefix(file: &mut File, count: usize) {
+        file.rewind().unwrap();
+        // Without readahead, which would bring in what was not asked for.
+        rustix::fs::fadvise(&*file, 0, None, rustix::fs::Advice::Random).unwrap();
+        file.read_exact(&mut vec![0; count]).unwrap();
+    }
+
+    #[test]
+    fn what_was_written_is_resident() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![7; BYTES as usize]).unwrap();
+        assert!(resident(&file, 0, BYTES));
+        assert!(resident(&file, 4095, 2));
+        assert!(resident(&file, BYTES, 0));
+    }
+
+    #[test]
+    fn a_range_is_resident_only_where_all_of_it_is() {
+        let mut file = cold_file();
+        assert!(!resident(&file, 0, BYTES));
+        read_prefix(&mut file, 128 << 10);
+        assert!(resident(&file, 100, (128 << 10) - 100));
+        assert!(!resident(&file, 0, BYTES));
+        assert!(!resident(&file, BYTES - 1, 1));
+    }
+
+    #[test]
+    fn older_kernels_are_asked_page_by_page() {
+        let mut file = cold_file();
+        let ask = |file: &File, position, length| sampled_resident(file.as_fd(), position, length);
+        assert!(!ask(&file, 0, BYTES));
+        read_prefix(&mut file, 128 << 10);
+        assert!(ask(&file, 100, (128 << 10) - 100));
+        assert!(!ask(&file, 0, BYTES));
+        assert!(!ask(&file, BYTES - 1, 1));
+    }
+
+    #[test]
+    fn what_is_read_ahead_becomes_resident() {
+        run_on_core(|| async {
+            let file = cold_file();
+            readahead(&file, 0, 64 << 10).unwrap();
+            let arrives = async {
+                while !resident(&file, 0, 64 << 10) {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            timeout(Duration::from_secs(10), arrives).await.unwrap();
+        });
+    }
+
+    #[test]
+    fn a_range_touches_every_page_it_begins_or_ends_in() {
+        assert_eq!(pages(0, 1), 1);
+        assert_eq!(pages(0, 4096), 1);
+        assert_eq!(pages(4095, 2), 2);
+        assert_eq!(pages(1, 4096), 2);
+    }
+}

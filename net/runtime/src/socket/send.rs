@@ -155,3 +155,136 @@ fn shrunk(position: u64, length: u64, at: u64) -> io::Error {
     );
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::tests::run_on_core;
+    use crate::socket::tests::{pair, pattern};
+    use crate::{Queue, sleep, spawn, yield_now};
+    use bytes::BytesMut;
+    use std::cell::Cell;
+    use std::fs::File;
+    use std::io::Write;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    fn file_of(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    /// What arrives at the other end of what `sending` sends.
+    async fn received(far: &mut Socket, count: usize) -> BytesMut {
+        let mut buffer = BytesMut::new();
+        far.read_exact_into(&mut buffer, count).await.unwrap();
+        buffer
+    }
+
+    #[test]
+    fn header_and_file_range_arrive_in_order() {
+        const BYTES: usize = 5 << 20;
+        run_on_core(|| async {
+            let (mut near, mut far) = pair().await;
+            let file = file_of(&pattern(BYTES));
+            let sending = spawn(Queue::Network, async move {
+                near.write_all(b"head", Then::More).await.unwrap();
+                let sent = near.send_file(&file, 1000, BYTES as u64 - 2000, Then::More).await.unwrap();
+                assert_eq!(sent, BYTES as u64 - 2000);
+                near.send_file(&file, 0, 10, Then::More).await.unwrap();
+                near.write_all(b"tail", Then::Push).await.unwrap();
+                near
+            });
+            let expected =
+                [b"head", &pattern(BYTES)[1000..BYTES - 1000], &pattern(10), b"tail"].concat();
+            assert!(received(&mut far, expected.len()).await == expected, "what came is not what was sent");
+            let near = sending.await;
+            assert!(!SockRef::from(&near).tcp_cork().unwrap(), "the last write takes the cork out");
+        });
+    }
+
+    #[test]
+    fn what_is_pushed_arrives_without_the_corks_delay() {
+        run_on_core(|| async {
+            let (mut near, mut far) = pair().await;
+            let file = file_of(&pattern(10));
+            near.send_file(&file, 0, 10, Then::More).await.unwrap();
+            let begun = crate::now();
+            near.send_file(&file, 0, 10, Then::Push).await.unwrap();
+            received(&mut far, 20).await;
+            assert!(begun.elapsed() < Duration::from_millis(150), "{:?}", begun.elapsed());
+        });
+    }
+
+    #[test]
+    fn a_file_that_shrank_under_the_reader_is_an_error() {
+        run_on_core(|| async {
+            let (mut near, _far) = pair().await;
+            let file = file_of(&pattern(10_000));
+            file.set_len(6_000).unwrap();
+            let shrunk = near.send_file(&file, 4_000, 6_000, Then::Push).await.unwrap_err();
+            assert_eq!(shrunk.kind(), io::ErrorKind::UnexpectedEof);
+            assert!(shrunk.to_string().starts_with("the file ends at 6000"), "{shrunk}");
+        });
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_holds_up_only_the_one_who_sends_to_it() {
+        const BYTES: usize = 32 << 20;
+        run_on_core(|| async {
+            let (mut near, mut far) = pair().await;
+            let file = file_of(&pattern(BYTES));
+            let done = Rc::new(Cell::new(false));
+            let sent = Rc::clone(&done);
+            let sending = spawn(Queue::Network, async move {
+                near.send_file(&file, 0, BYTES as u64, Then::Push).await.unwrap();
+                sent.set(true);
+            });
+            sleep(Duration::from_millis(5)).await;
+            yield_now().await;
+            assert!(!done.get(), "32 MiB do not fit into the socket");
+            assert!(received(&mut far, BYTES).await == pattern(BYTES), "what came is not what was sent");
+            sending.await;
+        });
+    }
+
+    #[test]
+    fn any_number_of_slices_is_sent_empty_ones_among_them() {
+        run_on_core(|| async {
+            let (mut near, mut far) = pair().await;
+            let bytes = pattern(300_000);
+            let expected = bytes.clone();
+            let sending = spawn(Queue::Network, async move {
+                let mut slices: Vec<_> = bytes.chunks(700).map(IoSlice::new).collect();
+                for at in [0, 1, 130, 200] {
+                    slices.insert(at, IoSlice::new(&[]));
+                }
+                slices.push(IoSlice::new(&[]));
+                near.write_vectored(&mut slices, Then::Push).await.unwrap();
+                near.write_vectored(&mut [], Then::Push).await.unwrap();
+                near.write_vectored(&mut [IoSlice::new(&[])], Then::Push).await.unwrap();
+            });
+            assert!(received(&mut far, expected.len()).await == expected, "what came is not what was sent");
+            sending.await;
+        });
+    }
+
+    #[test]
+    fn sending_to_one_who_is_gone_is_an_error_not_a_signal() {
+        run_on_core(|| async {
+            let (mut near, far) = pair().await;
+            let file = file_of(&pattern(4096));
+            drop(far);
+            let mut failed = None;
+            while failed.is_none() {
+                failed = near.write_all(b"x", Then::Push).await.err();
+            }
+            assert!(matches!(
+                failed.unwrap().kind(),
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+            ));
+            assert!(near.send_file(&file, 0, 4096, Then::Push).await.is_err());
+        });
+    }
+}

@@ -85,3 +85,33 @@ impl AsyncWrite for Stream {
         Poll::Ready(SockRef::from(&**self.fd.get_ref()).shutdown(Shutdown::Write))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::core::tests::run_on_core;
+    use crate::socket::tests::{pair, pattern};
+    use crate::{Queue, spawn};
+    use futures_lite::{AsyncReadExt, AsyncWriteExt};
+
+    #[test]
+    fn bytes_go_through_the_traits_both_ways() {
+        const BYTES: usize = 3 << 20;
+        run_on_core(|| async {
+            let (near, far) = pair().await;
+            let (mut near, mut far) = (near.into_stream().unwrap(), far.into_stream().unwrap());
+            let sending = spawn(Queue::Network, async move {
+                near.write_all(&pattern(BYTES)).await.unwrap();
+                near.close().await.unwrap();
+                let mut answer = Vec::new();
+                near.read_to_end(&mut answer).await.unwrap();
+                answer
+            });
+            let mut got = Vec::new();
+            far.read_to_end(&mut got).await.unwrap();
+            assert!(got == pattern(BYTES), "what came is not what was sent");
+            far.write_all(b"thanks").await.unwrap();
+            drop(far);
+            assert_eq!(sending.await, b"thanks");
+        });
+    }
+}

@@ -1,6 +1,6 @@
 //! The functions that read.
 
-use super::{Code, Range, version_parameter, with_form};
+use super::{Code, Range, mentions, version_parameter, with_form};
 use crate::schema::{Field, Message, Struct, Value};
 
 /// `fn decode`, which begins with `first`.
@@ -10,8 +10,8 @@ pub(super) fn function(message: &Message, each: &Struct, range: Range, first: &s
         plain(&mut body, message, each, range, field);
     }
     tags(&mut body, message, each, range);
-    let fills = if body.text.contains("it.") { "let mut it" } else { "let it" };
-    let cursor = if body.text.contains("cursor") { "cursor" } else { "_cursor" };
+    let fills = if mentions(&body.text, "it") { "let mut it" } else { "let it" };
+    let cursor = if mentions(&body.text, "cursor") { "cursor" } else { "_cursor" };
     let body = format!("{first}\n{fills} = Self::default();\n{}Ok(it)", with_form(range, &body.text));
     let version = version_parameter(&body);
     let body = body.trim_start();
@@ -27,13 +27,15 @@ fn plain(code: &mut Code, message: &Message, each: &Struct, range: Range, field:
     if let Some(condition) = &condition {
         code.put(format!("if {condition} {{"));
     }
-    code.put(format!("it.{ident} = {};", expression(message, each, range, field)));
+    code.put(format!("it.{ident} = {};", expression(message, each, field)));
     if field.is_option()
         && let Some(forbidden) = (Range { versions: valid, ..range }).otherwise(field.nullable)
     {
         code.put(format!("if it.{ident}.is_none() && {forbidden} {{"));
         let what = format!("{}.{ident}", each.name);
-        code.put(format!("return Err(wire::DecodeError::Null {{ at: cursor.position(), what: \"{what}\" }});\n}}"));
+        code.put(format!(
+            "return Err(wire::DecodeError::Null {{ at: cursor.position(), what: \"{what}\" }});\n}}"
+        ));
     }
     if condition.is_some() {
         code.put("}");
@@ -58,7 +60,7 @@ fn tags(code: &mut Code, message: &Message, each: &Struct, range: Range) {
             let flexible = Range { versions: range.flexible(), ..range };
             let guard = flexible.condition(field.versions).map(|when| format!(" if {when}"));
             let (tag, guard) = (field.tag.unwrap_or_default(), guard.unwrap_or_default());
-            let value = expression(message, each, range, field);
+            let value = expression(message, each, field);
             code.put(format!("{tag}{guard} => it.{} = {value},", field.ident()));
         }
         code.put("_ => return Ok(wire::Tag::Unknown),\n}\nOk(wire::Tag::Known)\n})?;");
@@ -69,7 +71,7 @@ fn tags(code: &mut Code, message: &Message, each: &Struct, range: Range) {
 }
 
 /// The expression that reads a field.
-fn expression(message: &Message, each: &Struct, range: Range, field: &Field) -> String {
+fn expression(message: &Message, each: &Struct, field: &Field) -> String {
     let form = if field.never_flexible { "wire::Form::Fixed" } else { "form" };
     let nullable = if field.is_option() { "nullable_" } else { "" };
     if field.array {
@@ -83,7 +85,6 @@ fn expression(message: &Message, each: &Struct, range: Range, field: &Field) -> 
         };
         return format!("cursor.get_{nullable}array({form}, {smallest}, {element})?");
     }
-    let _ = range;
     match &field.value {
         Value::Struct(name) if field.is_option() => {
             format!("if cursor.get_presence()? {{ Some({name}::decode(cursor, version)?) }} else {{ None }}")

@@ -1,6 +1,6 @@
 //! The functions that write.
 
-use super::{Code, Range, structs, version_parameter, with_form};
+use super::{Code, Range, mentions, structs, version_parameter, with_form};
 use crate::schema::{Field, Struct, Value, snake};
 
 /// `fn encode`, which begins with `first`.
@@ -12,7 +12,7 @@ pub(super) fn function(each: &Struct, range: Range, first: &str) -> String {
     tags(&mut body, each, range);
     let body = format!("{first}\n{}Ok(())", with_form(range, &body.text));
     let version = version_parameter(&body);
-    let sink = if body.contains("sink") { "sink" } else { "_sink" };
+    let sink = if mentions(&body, "sink") { "sink" } else { "_sink" };
     let body = body.trim_start();
     format!(
         "fn encode<S: wire::Sink>(&self, {sink}: &mut S, {version}) -> Result<(), wire::EncodeError> {{\n{body}\n}}"
@@ -47,7 +47,6 @@ fn tags(code: &mut Code, each: &Struct, range: Range) {
     tagged.sort_by_key(|field| field.tag);
     for field in tagged.iter().filter(|field| !field.ignorable) {
         if let Some(lacking) = range.otherwise(field.versions) {
-            let lacking = if lacking.starts_with('!') { lacking } else { lacking.to_string() };
             code.put(format!("if {lacking} && {} {{", is_set(field)));
             code.put(format!("return Err({});\n}}", unsupported(each, field)));
         }
@@ -71,9 +70,9 @@ fn tags(code: &mut Code, each: &Struct, range: Range) {
     for field in &tagged {
         code.put(format!("if has_{} {{", snake(&field.name)));
         let tag = field.tag.unwrap_or_default();
-        match field.value.fixed_size().filter(|_| !field.array) {
-            Some(size) => code.put(format!("sink.put_tag({tag}, {size})?;")),
-            None => {
+        match field.value.fixed_size() {
+            Some(size) if !measures(field) => code.put(format!("sink.put_tag({tag}, {size})?;")),
+            _ => {
                 code.put("let size = wire::measure(|sink| {");
                 code.put(statement(field));
                 code.put(format!("Ok(())\n}})?;\nsink.put_tag({tag}, size)?;"));
@@ -87,13 +86,27 @@ fn tags(code: &mut Code, each: &Struct, range: Range) {
     }
 }
 
+/// Whether a field's size depends on its value and stands before it.
+pub(super) fn measures(field: &Field) -> bool {
+    field.tag.is_some() && (field.array || field.value.fixed_size().is_none())
+}
+
+/// Whether that size is taken with the sink's own methods.
+pub(super) fn measures_with_sink(field: &Field) -> bool {
+    let plain_struct = field.struct_name().is_some() && !field.array && !field.is_option();
+    measures(field) && !plain_struct
+}
+
 /// The statements that write a field.
 fn statement(field: &Field) -> String {
     let form = if field.never_flexible { "wire::Form::Fixed" } else { "form" };
     let this = format!("self.{}", field.ident());
     if field.array {
-        let elements =
-            if field.is_option() { format!("{this}.as_deref()") } else { format!("Some(self.{}.as_slice())", field.ident()) };
+        let elements = if field.is_option() {
+            format!("{this}.as_deref()")
+        } else {
+            format!("Some(self.{}.as_slice())", field.ident())
+        };
         let element = match &field.value {
             Value::Struct(_) => "each.encode(sink, version)".to_owned(),
             Value::String => format!("sink.put_string({form}, Some(each))"),

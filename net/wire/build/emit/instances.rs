@@ -32,13 +32,13 @@ fn instance(code: &mut Code, message: &Message, each: &Struct) {
             body.put("}");
         }
     }
-    let make = if body.text.contains("make") { "make" } else { "_make" };
+    let make = if super::mentions(&body.text, "make") { "make" } else { "_make" };
     let it = if body.text.is_empty() { "it" } else { "mut it" };
     let version = super::version_parameter(&body.text);
     let path = format!("tarn_wire::messages::{}", snake(message.name()));
     code.put(format!("\nimpl Instance for {path}::{} {{", each.name));
     code.put(format!("fn instance({make}: &mut Maker, {version}) -> Self {{\nlet {it} = Self::default();"));
-    code.put(body.text);
+    code.put(body.text.trim_end());
     code.put("it\n}\n}");
 }
 
@@ -65,6 +65,8 @@ fn expression(message: &Message, each: &Struct, range: Range, field: &Field) -> 
     let valid = message.field_range(each, field);
     match (Range { versions: valid, ..range }).otherwise(field.nullable) {
         None => format!("make.maybe(|make| {value})"),
-        Some(forbidden) => format!("if {forbidden} {{ Some({value}) }} else {{ make.maybe(|make| {value}) }}"),
+        Some(forbidden) => {
+            format!("if {forbidden} {{ Some({value}) }} else {{ make.maybe(|make| {value}) }}")
+        }
     }
 }

@@ -24,7 +24,7 @@ impl Code {
     /// Appends lines. A line that ends with an opening bracket indents what follows; one that begins with
     /// a closing bracket ends that.
     fn put(&mut self, lines: impl AsRef<str>) {
-        for line in lines.as_ref().lines().map(str::trim) {
+        for line in lines.as_ref().split('\n').map(str::trim) {
             if line.starts_with(['}', ')', ']']) {
                 self.depth -= 1;
             }
@@ -113,6 +113,9 @@ pub(crate) fn messages(messages: &[&Message]) -> Result<String, String> {
 fn module(code: &mut Code, message: &Message) -> Result<(), String> {
     code.put(format!("\n/// {}.\npub mod {} {{", message.name(), snake(message.name())));
     code.put("use crate::message as wire;");
+    if message.all_structs().flat_map(|each| &each.fields).any(encode::measures_with_sink) {
+        code.put("use wire::Sink as _;");
+    }
     for each in message.all_structs() {
         let range = Range::of(message, each);
         if range.versions.is_empty() {
@@ -161,7 +164,9 @@ fn marker(code: &mut Code, message: &Message) {
             code.put(format!("\nimpl wire::Request for {name} {{\nconst KEY: i16 = {key};"));
             code.put(format!("type Response = super::{}::{response};\n}}", snake(&response)));
         }
-        Kind::Response => code.put(format!("\nimpl wire::Response for {name} {{\nconst KEY: i16 = {key};\n}}")),
+        Kind::Response => {
+            code.put(format!("\nimpl wire::Response for {name} {{\nconst KEY: i16 = {key};\n}}"))
+        }
         Kind::CoordinatorKey | Kind::CoordinatorValue => {
             let half = if message.kind == Kind::CoordinatorKey { "Key" } else { "Value" };
             code.put(format!("\nimpl wire::Coordinator{half} for {name} {{\nconst TYPE: i16 = {key};\n}}"));
@@ -172,10 +177,20 @@ fn marker(code: &mut Code, message: &Message) {
 
 /// `fn`'s parameter for the version, marked where `body` ignores it.
 fn version_parameter(body: &str) -> &'static str {
-    if body.contains("version") { "version: i16" } else { "_version: i16" }
+    if mentions(body, "version") { "version: i16" } else { "_version: i16" }
 }
 
 /// `body` with the line that defines `form`, where it uses that.
 fn with_form(range: Range, body: &str) -> String {
-    if body.contains("form") { format!("let form = {};\n{body}", range.form()) } else { body.to_owned() }
+    if mentions(body, "form") { format!("let form = {};\n{body}", range.form()) } else { body.to_owned() }
+}
+
+/// Whether `code` uses the variable `name`; a field or a longer word does not count.
+fn mentions(code: &str, name: &str) -> bool {
+    let part_of_word = |each: char| each.is_ascii_alphanumeric() || each == '_';
+    code.match_indices(name).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let after = code[at + name.len()..].chars().next();
+        !before.is_some_and(|each| part_of_word(each) || each == '.') && !after.is_some_and(part_of_word)
+    })
 }

@@ -21,7 +21,12 @@ pub(super) fn definition(
     code.put(format!("#[derive(Clone, Debug, PartialEq{default})]\npub struct {} {{", each.name));
     for field in &each.fields {
         let valid = range.versions.and(field.versions);
-        code.put(format!("/// {}\npub {}: {},", describe_field(field, valid), field.ident(), rust_type(field)));
+        code.put(format!(
+            "/// {}\npub {}: {},",
+            describe_field(field, valid),
+            field.ident(),
+            rust_type(field)
+        ));
     }
     code.put("}");
     if !derived {
@@ -151,7 +156,9 @@ pub(super) fn is_default(field: &Field) -> Result<(String, String), String> {
         Value::Bool if value == "true" => pair(this.clone(), format!("!{this}")),
         Value::Bool => pair(format!("!{this}"), this),
         Value::Uuid => pair(format!("{this}.is_nil()"), format!("!{this}.is_nil()")),
-        Value::String | Value::Bytes | Value::Records if field.default.as_deref().unwrap_or_default().is_empty() => {
+        Value::String | Value::Bytes | Value::Records
+            if field.default.as_deref().unwrap_or_default().is_empty() =>
+        {
             pair(format!("{this}.is_empty()"), format!("!{this}.is_empty()"))
         }
         _ => pair(format!("{this} == {value}"), format!("{this} != {value}")),

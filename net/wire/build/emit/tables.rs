@@ -35,15 +35,26 @@ pub(crate) fn api_table(messages: &[Message]) -> String {
 pub(crate) fn metadata_records(messages: &[&Message]) -> String {
     let records: Vec<&&Message> = messages.iter().filter(|each| each.kind == Kind::Metadata).collect();
     let mut code = Code::default();
-    code.put("/// A record of the metadata log.\n#[derive(Clone, Debug, PartialEq)]\npub enum MetadataRecord {");
+    code.put(
+        "/// A record of the metadata log.\n#[derive(Clone, Debug, PartialEq)]\npub enum MetadataRecord {",
+    );
     for record in &records {
-        code.put(format!("/// Key {}.\n{}({}),", record.key.unwrap_or_default(), variant(record), record.name()));
+        code.put(format!(
+            "/// Key {}.\n{}({}),",
+            record.key.unwrap_or_default(),
+            variant(record),
+            record.name()
+        ));
     }
     code.put("/// A record of a kind that this crate does not know, carried as it is.\nUnknown {");
-    code.put("/// Its key.\napi_key: i16,\n/// Its version.\nversion: i16,\n/// All that follows.\nbody: Bytes,");
+    code.put(
+        "/// Its key.\napi_key: i16,\n/// Its version.\nversion: i16,\n/// All that follows.\nbody: Bytes,",
+    );
     code.put("},\n}");
 
-    code.put("\nimpl MetadataRecord {\n/// The number of its kind.\npub fn api_key(&self) -> i16 {\nmatch self {");
+    code.put(
+        "\nimpl MetadataRecord {\n/// The number of its kind.\npub fn api_key(&self) -> i16 {\nmatch self {",
+    );
     for record in &records {
         code.put(format!("MetadataRecord::{}(_) => {},", variant(record), record.key.unwrap_or_default()));
     }
@@ -56,13 +67,17 @@ pub(crate) fn metadata_records(messages: &[&Message]) -> String {
     }
     code.put("MetadataRecord::Unknown { version, .. } => *version,\n}\n}");
 
-    code.put("\nfn decode_body(api_key: i16, cursor: &mut Cursor, version: i16) -> Result<Self, DecodeError> {");
+    code.put(
+        "\nfn decode_body(api_key: i16, cursor: &mut Cursor, version: i16) -> Result<Self, DecodeError> {",
+    );
     code.put("Ok(match api_key {");
     for record in &records {
         let key = record.key.unwrap_or_default();
         code.put(format!("{key} => {}::decode(cursor, version)?.into(),", record.name()));
     }
-    code.put("_ => MetadataRecord::Unknown { api_key, version, body: cursor.take(cursor.remaining())? },\n})\n}");
+    code.put(
+        "_ => MetadataRecord::Unknown { api_key, version, body: cursor.take(cursor.remaining())? },\n})\n}",
+    );
 
     code.put("\nfn encode_body<S: Sink>(&self, sink: &mut S, version: i16) -> Result<(), EncodeError> {");
     code.put("match self {");

@@ -251,3 +251,137 @@ fn out_of_order(batch: &BatchHeader, last: Sequence) -> SequenceError {
         last,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{data, end, in_transaction, marker};
+    use super::*;
+    use tarn_record::ControlType;
+
+    #[test]
+    fn a_batch_sent_again_is_recognised_among_the_last_five() {
+        let states = after((0..7).map(|n| data(1, 0, 10 * n, 10, 100 + i64::from(10 * n))));
+        for n in 2..7 {
+            let known = 100 + i64::from(10 * n);
+            assert_eq!(
+                states.check(&data(1, 0, 10 * n, 10, 0), Origin::Client),
+                Ok(Check::Duplicate {
+                    base_offset: Offset(known),
+                    last_offset: Offset(known + 9),
+                    timestamp: Timestamp(1000 + known + 9),
+                })
+            );
+        }
+        assert_eq!(code(&states, &data(1, 0, 10, 10, 0)), 45, "the sixth last is forgotten");
+        assert_eq!(code(&states, &data(1, 0, 60, 9, 0)), 45, "another length is another batch");
+    }
+
+    #[test]
+    fn a_sequence_follows_the_one_before() {
+        let states = after([data(1, 0, 0, 3, 0)]);
+        assert_eq!(states.check(&data(1, 0, 3, 2, 0), Origin::Client), Ok(Check::New));
+        assert_eq!(
+            states.check(&data(1, 0, 4, 2, 0), Origin::Client),
+            Err(SequenceError::OutOfOrder {
+                producer_id: ProducerId(1),
+                epoch: ProducerEpoch(0),
+                sequence: Sequence(4),
+                last: Sequence(2),
+            })
+        );
+    }
+
+    #[test]
+    fn sequences_wrap_to_zero() {
+        let states = after([data(1, 0, i32::MAX - 4, 5, 0)]);
+        assert_eq!(states.check(&data(1, 0, 0, 1, 0), Origin::Client), Ok(Check::New));
+        assert_eq!(code(&states, &data(1, 0, 1, 1, 0)), 45);
+
+        let within = after([data(1, 0, i32::MAX - 1, 5, 70)]);
+        assert_eq!(within.check(&data(1, 0, 3, 1, 0), Origin::Client), Ok(Check::New));
+        let again = within.check(&data(1, 0, i32::MAX - 1, 5, 0), Origin::Client);
+        assert!(matches!(again, Ok(Check::Duplicate { base_offset: Offset(70), .. })), "{again:?}");
+    }
+
+    #[test]
+    fn a_producer_of_which_nothing_is_known_may_begin_anywhere() {
+        assert_eq!(after([]).check(&data(1, 6, 1234, 1, 0), Origin::Client), Ok(Check::New));
+    }
+
+    #[test]
+    fn a_new_epoch_begins_at_zero_and_fences_the_old_one() {
+        let mut states = after([data(1, 3, 0, 3, 0)]);
+        assert_eq!(code(&states, &data(1, 4, 3, 1, 0)), 45);
+        assert_eq!(states.check(&data(1, 4, 0, 1, 0), Origin::Client), Ok(Check::New));
+        states.update(&data(1, 4, 0, 1, 3), None);
+        assert_eq!(code(&states, &data(1, 3, 3, 1, 0)), 47);
+        assert_eq!(code(&states, &data(1, 3, 0, 3, 0)), 47, "batches of the old epoch are forgotten");
+    }
+
+    #[test]
+    fn a_marker_with_a_higher_epoch_begins_the_sequence_anew() {
+        let mut states = after([in_transaction(data(1, 3, 0, 3, 0))]);
+        states.update(&marker(1, 4, 3), Some(&end(ControlType::Commit, 0)));
+        assert_eq!(code(&states, &in_transaction(data(1, 4, 3, 1, 0))), 45);
+        assert_eq!(states.check(&in_transaction(data(1, 4, 0, 1, 0)), Origin::Client), Ok(Check::New));
+    }
+
+    #[test]
+    fn a_marker_with_the_same_epoch_lets_the_sequence_go_on() {
+        let mut states = after([in_transaction(data(1, 3, 0, 3, 0))]);
+        states.update(&marker(1, 3, 3), Some(&end(ControlType::Commit, 0)));
+        assert_eq!(states.check(&in_transaction(data(1, 3, 3, 1, 0)), Origin::Client), Ok(Check::New));
+    }
+
+    #[test]
+    fn records_outside_an_open_transaction_are_refused() {
+        let states = after([in_transaction(data(1, 0, 0, 1, 9))]);
+        assert_eq!(code(&states, &data(1, 0, 1, 1, 0)), 48);
+        assert_eq!(states.check(&in_transaction(data(1, 0, 1, 1, 0)), Origin::Client), Ok(Check::New));
+    }
+
+    #[test]
+    fn what_another_leader_appended_is_not_checked_again() {
+        let states = after([data(1, 5, 0, 3, 0)]);
+        for batch in [data(1, 4, 0, 1, 0), data(1, 5, 90, 1, 0), data(1, 5, 0, 3, 0)] {
+            assert_eq!(states.check(&batch, Origin::Replicated), Ok(Check::New));
+        }
+    }
+
+    #[test]
+    fn a_coordinator_is_only_held_to_the_epoch() {
+        let states = after([in_transaction(data(1, 5, -1, 3, 0))]);
+        let batch = in_transaction(data(1, 5, -1, 3, 0));
+        assert_eq!(states.check(&batch, Origin::Coordinator), Ok(Check::New));
+        let stale = states.check(&in_transaction(data(1, 4, -1, 3, 0)), Origin::Coordinator);
+        assert_eq!(stale.unwrap_err().code(), 47);
+    }
+
+    #[test]
+    fn a_marker_of_a_replaced_coordinator_is_refused() {
+        let mut states = after([]);
+        states.update(&marker(1, 3, 0), Some(&end(ControlType::Commit, 8)));
+        let check = |epoch, coordinator, rule| states.check_marker(&marker(1, epoch, 0), coordinator, rule);
+        assert_eq!(check(3, 8, MarkerRule::SameEpoch), Ok(()));
+        assert_eq!(check(3, 7, MarkerRule::SameEpoch).unwrap_err().code(), 52);
+        assert_eq!(check(2, 8, MarkerRule::SameEpoch).unwrap_err().code(), 47);
+        assert_eq!(check(3, 8, MarkerRule::BumpedEpoch), Ok(()), "the same marker, sent again");
+        states.update(&in_transaction(data(1, 3, 0, 1, 1)), None);
+        let check = |epoch, rule| states.check_marker(&marker(1, epoch, 0), 8, rule);
+        assert_eq!(check(3, MarkerRule::BumpedEpoch).unwrap_err().code(), 47);
+        assert_eq!(check(4, MarkerRule::BumpedEpoch), Ok(()));
+        assert_eq!(check(3, MarkerRule::SameEpoch), Ok(()));
+    }
+
+    fn after(batches: impl IntoIterator<Item = BatchHeader>) -> ProducerStates {
+        let mut states = ProducerStates::default();
+        for batch in batches {
+            states.update(&batch, None);
+        }
+        states
+    }
+
+    fn code(states: &ProducerStates, batch: &BatchHeader) -> i16 {
+        states.check(batch, Origin::Client).unwrap_err().code()
+    }
+}

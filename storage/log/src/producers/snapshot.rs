@@ -148,3 +148,116 @@ fn read_entry(entry: &[u8; ENTRY_BYTES]) -> Result<(ProducerId, Producer), Snaps
 fn int32(entry: &[u8; ENTRY_BYTES], at: usize) -> i32 {
     i32::from_be_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{data, end, in_transaction, marker};
+    use super::super::{Check, Origin};
+    use super::*;
+    use proptest::prelude::*;
+    use tarn_record::ControlType;
+
+    #[test]
+    fn a_snapshot_has_kafkas_bytes() {
+        let mut states = ProducerStates::default();
+        states.update(&marker(0x0102, 3, 9), Some(&end(ControlType::Commit, 4)));
+        states.update(&in_transaction(data(0x0102, 3, 0x10, 8, 0x20)), None);
+        let bytes = states.snapshot();
+        let entry = [
+            &[0, 0, 0, 0, 0, 0, 1, 2, 0, 3][..], // id, epoch
+            &[0, 0, 0, 0x17],                    // last sequence
+            &[0, 0, 0, 0, 0, 0, 0, 0x27],        // last offset
+            &[0, 0, 0, 7],                       // offset delta
+            &[0, 0, 0, 0, 0, 0, 4, 0x0f],        // timestamp: 1000 + 0x27
+            &[0, 0, 0, 4],                       // coordinator epoch
+            &[0, 0, 0, 0, 0, 0, 0, 0x20],        // first offset of the transaction
+        ]
+        .concat();
+        assert_eq!(bytes[..2], [0, 1]);
+        assert_eq!(bytes[6..10], [0, 0, 0, 1]);
+        assert_eq!(bytes[10..], entry);
+        assert_eq!(bytes[2..6], crc32c(&bytes[6..]).to_be_bytes());
+    }
+
+    #[test]
+    fn a_producer_without_a_batch_has_none_after_loading() {
+        let mut states = ProducerStates::default();
+        states.update(&marker(1, 3, 9), Some(&end(ControlType::Commit, 4)));
+        let loaded = ProducerStates::load(&states.snapshot()).unwrap();
+        let producer = loaded.get(ProducerId(1)).unwrap();
+        assert_eq!(producer, states.get(ProducerId(1)).unwrap());
+        assert_eq!(producer.last_batch(), None);
+        assert_eq!(loaded.check(&data(1, 3, 5, 1, 0), Origin::Client).unwrap_err().code(), 45);
+    }
+
+    #[test]
+    fn the_last_batch_and_the_open_transaction_survive() {
+        let mut states = ProducerStates::default();
+        states.update(&in_transaction(data(1, 3, 0, 4, 9)), None);
+        states.update(&in_transaction(data(1, 3, 4, 2, 13)), None);
+        let loaded = ProducerStates::load(&states.snapshot()).unwrap();
+        assert_eq!(loaded.first_unstable(), Some(Offset(9)));
+        assert_eq!(loaded.open_transactions().count(), 1);
+        let again = loaded.check(&in_transaction(data(1, 3, 4, 2, 0)), Origin::Client);
+        assert!(matches!(again, Ok(Check::Duplicate { base_offset: Offset(13), .. })), "{again:?}");
+        let older = loaded.check(&in_transaction(data(1, 3, 0, 4, 0)), Origin::Client);
+        assert_eq!(older.unwrap_err().code(), 45, "only the last batch is in a snapshot");
+    }
+
+    #[test]
+    fn damage_is_told_by_kind() {
+        let good = some_states().snapshot();
+        let with = |at: usize, value: u8| [&good[..at], &[value], &good[at + 1..]].concat();
+        assert_eq!(load_error(&with(1, 2)), SnapshotError::Version(2));
+        assert!(matches!(load_error(&with(20, 0xee)), SnapshotError::Checksum { .. }));
+        assert!(matches!(load_error(&good[..5]), SnapshotError::Length { found: 5, .. }));
+        assert!(matches!(load_error(&[]), SnapshotError::Length { found: 0, .. }));
+        let huge = sealed(&[&[0x7f, 0xff, 0xff, 0xff][..], &good[10..]].concat());
+        assert!(matches!(load_error(&huge), SnapshotError::Length { .. }));
+        let twice = sealed(&[&[0, 0, 0, 2][..], &good[10..56], &good[10..56]].concat());
+        assert_eq!(load_error(&twice), SnapshotError::Entry(ProducerId(1)));
+    }
+
+    proptest! {
+        /// Whatever a file holds, even under a right CRC, is loaded or refused, and a loaded state works.
+        #[test]
+        fn any_entries_are_loaded_or_refused(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(ProducerStates::load(&body).is_err() || body.len() >= 10);
+            let count = (body.len() / ENTRY_BYTES) as u8;
+            let whole = &body[..usize::from(count) * ENTRY_BYTES];
+            if let Ok(states) = ProducerStates::load(&sealed(&[&[0, 0, 0, count][..], whole].concat())) {
+                for (id, producer) in states.iter() {
+                    let batch = data(id.0, producer.epoch().0, 0, 1, 0);
+                    let _ = states.check(&batch, Origin::Client);
+                    prop_assert!(producer.last_batch().is_none_or(|batch| batch.base_offset() >= Offset(0)));
+                }
+                prop_assert_eq!(ProducerStates::load(&states.snapshot()).unwrap().snapshot(), states.snapshot());
+            }
+        }
+
+        /// No byte of a snapshot can change unnoticed.
+        #[test]
+        fn a_flipped_bit_is_found(at in any::<prop::sample::Index>(), bit in 0u8..8) {
+            let mut bytes = some_states().snapshot();
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            prop_assert!(ProducerStates::load(&bytes).is_err());
+        }
+    }
+
+    fn some_states() -> ProducerStates {
+        let mut states = ProducerStates::default();
+        states.update(&data(1, 0, 0, 4, 9), None);
+        states.update(&in_transaction(data(2, 1, 0, 4, 13)), None);
+        states
+    }
+
+    /// A file with this content after the CRC.
+    fn sealed(body: &[u8]) -> Vec<u8> {
+        [&[0, 1][..], &crc32c(body).to_be_bytes(), body].concat()
+    }
+
+    fn load_error(bytes: &[u8]) -> SnapshotError {
+        ProducerStates::load(bytes).unwrap_err()
+    }
+}

@@ -107,3 +107,71 @@ impl Verifications {
         self.waiting.get(&producer_id).map(|waiting| waiting.epoch_bump)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{data, end, in_transaction, marker};
+    use super::super::{Check, Origin};
+    use super::*;
+    use tarn_record::ControlType;
+
+    const NOW: Timestamp = Timestamp(0);
+
+    #[test]
+    fn only_what_opens_a_transaction_is_verified() {
+        let mut states = ProducerStates::default();
+        let first = in_transaction(data(1, 0, 0, 1, 0));
+        assert!(states.needs_verification(&first));
+        assert!(!states.needs_verification(&data(1, 0, 0, 1, 0)));
+        assert!(!states.needs_verification(&marker(1, 0, 0)));
+        states.update(&first, None);
+        assert!(!states.needs_verification(&in_transaction(data(1, 0, 1, 1, 1))));
+        assert!(states.needs_verification(&in_transaction(data(1, 1, 0, 1, 1))), "another epoch");
+    }
+
+    #[test]
+    fn a_marker_ends_the_verification_that_is_out() {
+        let mut states = ProducerStates::default();
+        let first = in_transaction(data(1, 0, 0, 1, 0));
+        let guard = states.begin_verification(&first, EpochBump::Unsupported, NOW);
+        assert!(states.is_verified(&first, guard));
+        states.update(&marker(1, 0, 0), Some(&end(ControlType::Abort, 0)));
+        assert!(!states.is_verified(&first, guard));
+        let anew = states.begin_verification(&first, EpochBump::Unsupported, NOW);
+        assert!(states.is_verified(&first, anew) && !states.is_verified(&first, guard));
+    }
+
+    #[test]
+    fn a_batch_does_not_overtake_an_earlier_one_that_waits() {
+        let mut states = ProducerStates::default();
+        let (first, second) = (in_transaction(data(1, 0, 5, 1, 0)), in_transaction(data(1, 0, 6, 1, 0)));
+        states.begin_verification(&second, EpochBump::Unsupported, NOW);
+        assert_eq!(states.check(&second, Origin::Client), Ok(Check::New));
+        states.begin_verification(&first, EpochBump::Unsupported, NOW);
+        assert_eq!(states.check(&second, Origin::Client).unwrap_err().code(), 45);
+        assert_eq!(states.check(&first, Origin::Client), Ok(Check::New));
+    }
+
+    #[test]
+    fn a_producer_with_an_epoch_for_each_transaction_begins_at_zero() {
+        let mut states = ProducerStates::default();
+        let late = in_transaction(data(1, 0, 3, 1, 0));
+        states.begin_verification(&late, EpochBump::Supported, NOW);
+        assert_eq!(states.check(&late, Origin::Client).unwrap_err().code(), 45);
+        states.update(&marker(1, 0, 0), Some(&end(ControlType::Abort, 0)));
+        let first = in_transaction(data(2, 0, 0, 1, 0));
+        states.begin_verification(&first, EpochBump::Supported, NOW);
+        assert_eq!(states.check(&first, Origin::Client), Ok(Check::New));
+    }
+
+    #[test]
+    fn a_question_without_an_answer_expires() {
+        let mut states = ProducerStates::default();
+        let first = in_transaction(data(1, 0, 0, 1, 0));
+        let guard = states.begin_verification(&first, EpochBump::Unsupported, NOW);
+        states.expire(Timestamp(99), 100);
+        assert!(states.is_verified(&first, guard));
+        states.expire(Timestamp(100), 100);
+        assert!(!states.is_verified(&first, guard));
+    }
+}

@@ -39,18 +39,18 @@ pub(crate) struct Index<E> {
 const SEARCH_BLOCK_BYTES: usize = 4096;
 
 impl<E: Entry> Index<E> {
-    /// An index without entries.
-    pub(crate) fn new() -> Index<E> {
-        Index { stored: 0, tail: Vec::new() }
-    }
-
-    /// The index in a file of this size.
+    /// The index in a file of this size, which is 0 where there is no file.
     pub(crate) fn in_file(len: u64) -> Index<E> {
         Index { stored: u32::try_from(len / E::BYTES as u64).unwrap_or(u32::MAX), tail: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> u32 {
         self.stored + self.tail.len() as u32
+    }
+
+    /// True where one more entry would make the file larger than `bytes_max`.
+    pub(crate) fn is_full(&self, bytes_max: u32) -> bool {
+        self.len() as usize >= bytes_max as usize / E::BYTES
     }
 
     /// How many entries are not in the file.

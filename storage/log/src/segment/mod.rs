@@ -8,11 +8,13 @@
 //! * every index entry points to a batch below `size`.
 
 mod index;
+mod lookup;
 mod offset_index;
 mod scan;
 mod time_index;
 pub mod txn_index;
 
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use tarn_record::{BatchHeader, Offset, Timestamp};
@@ -24,6 +26,7 @@ use crate::home::{Home, Kind};
 use crate::limits::{INDEX_ENTRIES_IN_MEMORY_MAX, SEGMENT_BYTES_MAX, SEGMENT_OFFSETS_MAX};
 
 use index::Index;
+pub(crate) use lookup::SegmentView;
 use offset_index::OffsetEntry;
 pub(crate) use scan::{Found, NARROW, Scan, Step, WIDE};
 use time_index::TimeEntry;
@@ -32,16 +35,12 @@ use txn_index::{AbortedTransaction, TxnIndex};
 /// One segment of a log.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    base: Offset,
-    file: Arc<SegmentFile>,
-    size: u32,
-    offsets: Index<OffsetEntry>,
-    times: Index<TimeEntry>,
+    view: SegmentView,
     aborted: Option<Box<TxnIndex>>,
     /// Bytes since the last entry of the offset index.
     unindexed_bytes: u32,
-    /// The latest batch so far; `None` until it is needed, in a segment that was found.
-    latest: Option<Latest>,
+    /// The newest timestamp in the time index, in ms.
+    indexed_timestamp: i64,
     /// What the age of the segment is counted from: its first batch's timestamp.
     first_timestamp: Option<i64>,
     created_ms: i64,
@@ -54,15 +53,20 @@ pub(crate) struct Latest {
     pub(crate) offset: Offset,
 }
 
-/// What of a segment a search on another thread needs.
-#[derive(Clone, Debug)]
-pub(crate) struct SegmentView {
-    base: Offset,
-    file: Arc<SegmentFile>,
-    size: u32,
-    offsets: Index<OffsetEntry>,
-    times: Index<TimeEntry>,
-    latest: Option<Latest>,
+/// The files of a segment as a directory listing shows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileSizes {
+    pub(crate) log: u32,
+    pub(crate) index: u64,
+    pub(crate) time_index: u64,
+}
+
+/// When a segment is full enough or old enough.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RollRules<'a> {
+    pub(crate) config: &'a LogConfig,
+    pub(crate) now: Timestamp,
+    pub(crate) jitter_ms: i64,
 }
 
 impl Segment {
@@ -72,66 +76,59 @@ impl Segment {
             home.remove(&home.file(base, kind))?;
         }
         let file = SegmentFile::create(home.clone(), base)?;
-        Ok(Segment {
-            base,
-            file,
-            size: 0,
-            offsets: Index::new(),
-            times: Index::new(),
-            aborted: None,
-            unindexed_bytes: 0,
-            latest: Some(Latest { timestamp: Timestamp::NONE.0, offset: base }),
-            first_timestamp: None,
-            created_ms: now.0,
-        })
+        let mut segment = Segment::with_file(file, FileSizes::default(), now);
+        segment.view.latest = Some(Latest { timestamp: Timestamp::NONE.0, offset: base });
+        Ok(segment)
     }
 
-    /// A segment whose files are there, with their sizes.
-    pub(crate) fn found(
-        home: &Arc<Home>,
-        base: Offset,
-        size: u32,
-        index_bytes: u64,
-        time_index_bytes: u64,
-        now: Timestamp,
-    ) -> Segment {
+    /// A segment whose files are there. Before the first append it must be resumed.
+    pub(crate) fn found(home: &Arc<Home>, base: Offset, sizes: FileSizes, now: Timestamp) -> Segment {
+        Segment::with_file(SegmentFile::new(home.clone(), base), sizes, now)
+    }
+
+    fn with_file(file: Arc<SegmentFile>, sizes: FileSizes, now: Timestamp) -> Segment {
+        let view = SegmentView {
+            file,
+            size: sizes.log,
+            offsets: Index::in_file(sizes.index),
+            times: Index::in_file(sizes.time_index),
+            latest: None,
+        };
         Segment {
-            base,
-            file: SegmentFile::new(home.clone(), base),
-            size,
-            offsets: Index::in_file(index_bytes),
-            times: Index::in_file(time_index_bytes),
+            view,
             aborted: None,
             unindexed_bytes: 0,
-            latest: None,
+            indexed_timestamp: Timestamp::NONE.0,
             first_timestamp: None,
             created_ms: now.0,
         }
     }
 
     pub(crate) fn base(&self) -> Offset {
-        self.base
+        self.view.file.base()
     }
 
     pub(crate) fn file(&self) -> &Arc<SegmentFile> {
-        &self.file
+        &self.view.file
     }
 
     pub(crate) fn size(&self) -> u32 {
-        self.size
+        self.view.size
     }
 
-    pub(crate) fn has_index(&self) -> bool {
-        self.offsets.len() > 0
+    /// What lookups need.
+    pub(crate) fn view(&self) -> &SegmentView {
+        &self.view
     }
 
-    fn home(&self) -> &Arc<Home> {
-        self.file.home()
+    /// True where entries of the offset index are known.
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.view.offsets.len() > 0
     }
 
     /// True where the offset fits into the segment's indexes.
     pub(crate) fn can_hold(&self, last: Offset) -> bool {
-        last.0 - self.base.0 <= SEGMENT_OFFSETS_MAX
+        last.0 - self.base().0 <= SEGMENT_OFFSETS_MAX
     }
 
     /// True where a batch of this size and this largest timestamp belongs into a new segment.
@@ -141,14 +138,14 @@ impl Segment {
         largest_timestamp: i64,
         rules: &RollRules<'_>,
     ) -> Result<bool, LogError> {
-        if self.size == 0 {
+        if self.size() == 0 {
             return Ok(false);
         }
         let config = rules.config;
         let bytes_max = config.segment_bytes.min(SEGMENT_BYTES_MAX) as usize;
-        Ok(self.size as usize + bytes > bytes_max
-            || self.offsets.len() >= config.segment_index_bytes / 8
-            || self.times.len() >= config.segment_index_bytes / 12
+        Ok(self.size() as usize + bytes > bytes_max
+            || self.view.offsets.is_full(config.segment_index_bytes)
+            || self.view.times.is_full(config.segment_index_bytes)
             || self.age_ms(largest_timestamp, rules.now)? > config.segment_ms - rules.jitter_ms)
     }
 
@@ -157,10 +154,7 @@ impl Segment {
     fn age_ms(&mut self, largest_timestamp: i64, now: Timestamp) -> Result<i64, LogError> {
         let first = match self.first_timestamp {
             Some(first) => first,
-            None => {
-                let first = self.first_header()?.map_or(Timestamp::NONE.0, |header| header.max_timestamp);
-                *self.first_timestamp.insert(first)
-            }
+            None => *self.first_timestamp.insert(self.view.first_timestamp()?),
         };
         Ok(match first {
             0.. => largest_timestamp.saturating_sub(first),
@@ -168,38 +162,37 @@ impl Segment {
         })
     }
 
-    fn first_header(&self) -> Result<Option<BatchHeader>, LogError> {
-        let file = self.open()?;
-        match Scan::new(file.as_ref(), 0, u64::from(self.size), NARROW).step() {
-            Ok(Step::Batch(found)) => Ok(Some(found.header)),
-            Ok(_) => Ok(None),
-            Err(cause) => Err(self.failed("read", cause)),
-        }
+    /// Writes at the end of the good part, which does not grow before [`Segment::note`].
+    pub(crate) fn write(&self, parts: &[IoSlice<'_>]) -> Result<(), LogError> {
+        let written = self.view.file.open().and_then(|file| file.write_at(parts, u64::from(self.size())));
+        written.map_err(|cause| self.view.failed("write", cause))
     }
 
     /// Takes note of a batch that was written at the end of the good part.
     pub(crate) fn note(&mut self, header: &BatchHeader, config: &LogConfig) {
-        debug_assert!(self.can_hold(header.last_offset()));
-        let relative = (header.last_offset().0 - self.base.0) as u32;
-        let latest = self.latest.get_or_insert(Latest { timestamp: Timestamp::NONE.0, offset: self.base });
+        let last = header.last_offset();
+        debug_assert!(self.can_hold(last) && self.view.latest.is_some());
+        let start = Latest { timestamp: Timestamp::NONE.0, offset: self.base() };
+        let latest = self.view.latest.get_or_insert(start);
         if header.max_timestamp > latest.timestamp {
-            *latest = Latest { timestamp: header.max_timestamp, offset: header.last_offset() };
+            *latest = Latest { timestamp: header.max_timestamp, offset: last };
         }
         if self.unindexed_bytes > config.index_interval_bytes {
-            self.offsets.push(OffsetEntry { relative, position: self.size });
-            self.push_latest();
+            let relative = (last.0 - self.base().0) as u32;
+            self.view.offsets.push(OffsetEntry { relative, position: self.size() });
+            self.index_latest();
             self.unindexed_bytes = 0;
         }
-        if self.size == 0 {
+        if self.size() == 0 {
             self.first_timestamp = Some(header.max_timestamp);
         }
-        self.size += header.size() as u32;
+        self.view.size += header.size() as u32;
         self.unindexed_bytes = self.unindexed_bytes.saturating_add(header.size() as u32);
     }
 
     /// Bounds what the indexes hold in memory. What cannot be written now is kept.
     pub(crate) fn spill(&mut self) {
-        if self.offsets.unstored().max(self.times.unstored()) >= INDEX_ENTRIES_IN_MEMORY_MAX {
+        if self.view.offsets.unstored() >= INDEX_ENTRIES_IN_MEMORY_MAX {
             // A full disk shows at the next append; the entries stay usable in memory.
             let _ = self.store_indexes();
         }
@@ -207,21 +200,132 @@ impl Segment {
 
     /// Writes all entries of the indexes to their files, the segment's largest timestamp included.
     pub(crate) fn finish_indexes(&mut self) -> Result<(), LogError> {
-        self.push_latest();
+        self.index_latest();
         self.store_indexes()
     }
 
     fn store_indexes(&mut self) -> Result<(), LogError> {
-        let home = self.file.home().clone();
-        self.offsets.store(&home, self.base)?;
-        self.times.store(&home, self.base)
+        let (home, base) = (self.view.file.home().clone(), self.base());
+        self.view.offsets.store(&home, base)?;
+        self.view.times.store(&home, base)
     }
 
-    fn push_latest(&mut self) {
-        let Some(latest) = self.latest else { return };
-        if latest.timestamp > self.times.newest() {
-            let relative = (latest.offset.0 - self.base.0) as u32;
-            self.times.push(TimeEntry { timestamp: latest.timestamp, relative });
+    fn index_latest(&mut self) {
+        let Some(latest) = self.view.latest else { return };
+        if latest.timestamp > self.indexed_timestamp {
+            let relative = (latest.offset.0 - self.base().0) as u32;
+            self.view.times.push(TimeEntry { timestamp: latest.timestamp, relative });
+            self.indexed_timestamp = latest.timestamp;
         }
+    }
+
+    /// Makes a segment that was found ready for appends, from its indexes and the batches above their
+    /// last entry. Returns the offset after its last batch; `None` where it has none.
+    pub(crate) fn resume(&mut self) -> Result<Option<Offset>, LogError> {
+        let newest = self.view.newest_time_entry()?;
+        self.indexed_timestamp = newest.map_or(Timestamp::NONE.0, |latest| latest.timestamp);
+        let mut latest = newest.unwrap_or(Latest { timestamp: Timestamp::NONE.0, offset: self.base() });
+        let (file, from) = (self.view.open()?, self.view.last_indexed_position()?);
+        let mut scan = Scan::new(file.as_ref(), from, u64::from(self.size()), WIDE);
+        let mut end = None;
+        loop {
+            match scan.step().map_err(|cause| self.view.failed("read", cause))? {
+                Step::Batch(Found { header, .. }) => {
+                    end = Some(header.next_offset());
+                    if header.max_timestamp > latest.timestamp {
+                        latest = Latest { timestamp: header.max_timestamp, offset: header.last_offset() };
+                    }
+                }
+                Step::Bad(fault) => return Err(self.view.damaged(scan.position(), fault)),
+                Step::End => break,
+            }
+        }
+        self.unindexed_bytes = (u64::from(self.size()) - from) as u32;
+        self.view.latest = Some(latest);
+        Ok(end)
+    }
+
+    /// Forgets everything but the file: before the segment is built anew, batch by batch.
+    pub(crate) fn reset(&mut self) -> Result<(), LogError> {
+        let home = self.view.file.home().clone();
+        home.remove(&home.file(self.base(), Kind::TxnIndex))?;
+        self.aborted = None;
+        self.forget_indexes()
+    }
+
+    /// Builds both indexes anew from the headers of the batches.
+    pub(crate) fn reindex(&mut self, config: &LogConfig) -> Result<(), LogError> {
+        let (view, size) = (self.view.clone(), self.size());
+        self.forget_indexes()?;
+        let file = view.open()?;
+        let mut scan = Scan::new(file.as_ref(), 0, u64::from(size), WIDE);
+        loop {
+            match scan.step().map_err(|cause| view.failed("read", cause))? {
+                Step::Batch(found) => self.note(&found.header, config),
+                Step::Bad(fault) => return Err(view.damaged(scan.position(), fault)),
+                Step::End => return Ok(()),
+            }
+            self.spill();
+        }
+    }
+
+    fn forget_indexes(&mut self) -> Result<(), LogError> {
+        let (home, base) = (self.view.file.home().clone(), self.base());
+        for kind in [Kind::OffsetIndex, Kind::TimeIndex] {
+            home.remove(&home.file(base, kind))?;
+        }
+        self.view.size = 0;
+        self.view.offsets = Index::in_file(0);
+        self.view.times = Index::in_file(0);
+        self.view.latest = Some(Latest { timestamp: Timestamp::NONE.0, offset: base });
+        self.unindexed_bytes = 0;
+        self.indexed_timestamp = Timestamp::NONE.0;
+        self.first_timestamp = None;
+        Ok(())
+    }
+
+    /// Cuts off what is beyond the good part.
+    pub(crate) fn cut_tail(&self) -> Result<(), LogError> {
+        let cut = self.view.file.open().and_then(|file| file.set_len(u64::from(self.size())));
+        cut.map_err(|cause| self.view.failed("cut", cause))
+    }
+
+    /// Drops the batches from `position` on; `offset` is the first offset that goes. Readers whose plans
+    /// name the dropped bytes find them not current before the bytes go.
+    pub(crate) fn cut_at(&mut self, position: u32, offset: Offset) -> Result<(), LogError> {
+        self.view.file.cut_at(u64::from(position));
+        self.view.size = self.view.size.min(position);
+        let (home, base) = (self.view.file.home().clone(), self.base());
+        let relative = (offset.0 - base.0).clamp(0, i64::from(u32::MAX)) as u32;
+        self.cut_tail()?;
+        self.view.offsets.truncate_to(&home, base, |entry| entry.position < position)?;
+        self.view.times.truncate_to(&home, base, |entry| entry.relative < relative)?;
+        if let Some(aborted) = &mut self.aborted {
+            aborted.truncate_to(offset)?;
+        }
+        self.view.latest = None;
+        Ok(())
+    }
+
+    /// Opens the transaction index, where there is one.
+    pub(crate) fn open_txn_index(&mut self) -> Result<(), LogError> {
+        let home = self.view.file.home();
+        let path = home.file(self.base(), Kind::TxnIndex);
+        self.aborted = TxnIndex::open(home.disk.clone(), path)?.map(Box::new);
+        Ok(())
+    }
+
+    /// The transaction index, where the segment has one.
+    pub(crate) fn txn_index(&self) -> Option<&TxnIndex> {
+        self.aborted.as_deref()
+    }
+
+    /// Adds an aborted transaction to the transaction index.
+    pub(crate) fn note_aborted(&mut self, aborted: &AbortedTransaction) -> Result<(), LogError> {
+        let (home, base) = (self.view.file.home(), self.view.file.base());
+        let index = self.aborted.get_or_insert_with(|| {
+            Box::new(TxnIndex::new(home.disk.clone(), home.file(base, Kind::TxnIndex)))
+        });
+        Ok(index.append(aborted)?)
     }
 }

@@ -326,3 +326,132 @@ fn decode(bytes: &[u8; TXN_INDEX_ENTRY_BYTES]) -> Result<AbortedTransaction, &'s
         last_stable_offset: Offset(number(26)),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::RealDisk;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_entry_has_kafkas_bytes() {
+        let (_kept, mut index) = empty();
+        assert!(!index.path().exists(), "no file before the first abort");
+        index.append(&aborted(0x0a, 0x0b, 0x0c, 0x0d)).unwrap();
+        let bytes = std::fs::read(index.path()).unwrap();
+        let expected: Vec<u8> =
+            [0, 0].into_iter().chain([0x0a, 0x0b, 0x0c, 0x0d].into_iter().flat_map(i64::to_be_bytes)).collect();
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn transactions_that_touch_the_range_are_collected() {
+        let (_kept, mut index) = empty();
+        for entry in [aborted(1, 0, 10, 5), aborted(2, 5, 20, 11), aborted(3, 12, 30, 31)] {
+            index.append(&entry).unwrap();
+        }
+        let found = |from, upper| {
+            let collected = index.collect(Offset(from), Offset(upper)).unwrap();
+            let ids: Vec<_> = collected.transactions.iter().map(|entry| entry.producer_id.0).collect();
+            (ids, collected.complete)
+        };
+        assert_eq!(found(0, 5), (vec![1], true), "all later ones begin at 5 or above");
+        assert_eq!(found(0, 6), (vec![1, 2], true));
+        assert_eq!(found(11, 12), (vec![2], true));
+        assert_eq!(found(20, 40), (vec![2, 3], false), "a later segment may hold more");
+        assert_eq!(found(31, 40), (vec![], false));
+    }
+
+    #[test]
+    fn a_marker_must_follow_the_one_before() {
+        let (_kept, mut index) = empty();
+        index.append(&aborted(1, 0, 10, 5)).unwrap();
+        let refused = index.append(&aborted(2, 0, 10, 5));
+        assert!(
+            matches!(refused, Err(TxnIndexError::OutOfOrder { offset: Offset(10), last: Offset(10), .. })),
+            "{refused:?}"
+        );
+        assert_eq!(index.len(), 1);
+    }
+
+    #[test]
+    fn truncation_drops_what_ended_above() {
+        let (_kept, mut index) = empty();
+        for entry in [aborted(1, 0, 10, 5), aborted(2, 5, 20, 11), aborted(3, 12, 30, 31)] {
+            index.append(&entry).unwrap();
+        }
+        index.truncate_to(Offset(20)).unwrap();
+        assert_eq!(index.len(), 1);
+        let reopened = TxnIndex::open(index.disk.clone(), index.path.clone()).unwrap().unwrap();
+        assert_eq!((reopened.len(), reopened.last), (1, Offset(10)));
+        index.append(&aborted(4, 11, 15, 16)).unwrap();
+        index.truncate_to(Offset(0)).unwrap();
+        assert!(index.is_empty());
+        index.append(&aborted(4, 0, 1, 2)).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_no_index_has_is_told() {
+        let (kept, mut index) = empty();
+        index.append(&aborted(1, 0, 10, 5)).unwrap();
+        index.append(&aborted(1, 11, 20, 21)).unwrap();
+        index.sanity_check(Offset(10)).unwrap();
+        let below = index.sanity_check(Offset(11)).unwrap_err();
+        assert!(matches!(below, TxnIndexError::Damaged { position: 0, .. }), "{below}");
+
+        let mut bytes = std::fs::read(index.path()).unwrap();
+        bytes[35] = 1;
+        std::fs::write(index.path(), &bytes).unwrap();
+        let version = index.sanity_check(Offset(0)).unwrap_err();
+        assert!(matches!(version, TxnIndexError::Damaged { position: 34, .. }), "{version}");
+        std::fs::write(index.path(), &bytes[..40]).unwrap();
+        let torn = TxnIndex::open(index.disk.clone(), index.path.clone());
+        assert!(matches!(torn, Err(TxnIndexError::Damaged { position: 40, .. })), "{torn:?}");
+        let absent = TxnIndex::open(index.disk.clone(), kept.path().join("1.txnindex")).unwrap();
+        assert!(absent.is_none());
+    }
+
+    proptest! {
+        /// The same answer as from looking at every entry, also over more than one read.
+        #[test]
+        fn collecting_finds_what_a_plain_search_finds(
+            steps in prop::collection::vec((1i64..20, 0i64..50), 0..600),
+            (from, width) in (0i64..6000, 0i64..500),
+        ) {
+            let (_kept, mut index) = empty();
+            let mut marker = 0;
+            let mut entries = Vec::new();
+            for (producer, (gap, back)) in steps.into_iter().enumerate() {
+                marker += gap;
+                let entry = aborted(producer as i64, (marker - back).max(0), marker, marker + 1);
+                index.append(&entry).unwrap();
+                entries.push(entry);
+            }
+            let upper = Offset(from + width);
+            // No transaction was open beside another one, so an entry above `upper` ends the search.
+            let decisive = entries.iter().position(|entry| entry.last_stable_offset >= upper);
+            let seen = decisive.map_or(&entries[..], |last| &entries[..=last]);
+            let touches = |entry: &&AbortedTransaction| {
+                entry.last_offset >= Offset(from) && entry.first_offset < upper
+            };
+            let collected = index.collect(Offset(from), upper).unwrap();
+            let expected: Vec<_> = seen.iter().filter(touches).copied().collect();
+            prop_assert_eq!(collected.transactions, expected);
+        }
+    }
+
+    fn empty() -> (tempfile::TempDir, TxnIndex) {
+        let kept = tempfile::tempdir().unwrap();
+        let path = kept.path().join("00000000000000000000.txnindex");
+        (kept, TxnIndex::new(Arc::new(RealDisk), path))
+    }
+
+    fn aborted(producer: i64, first: i64, last: i64, stable: i64) -> AbortedTransaction {
+        AbortedTransaction {
+            producer_id: ProducerId(producer),
+            first_offset: Offset(first),
+            last_offset: Offset(last),
+            last_stable_offset: Offset(stable),
+        }
+    }
+}

@@ -263,7 +263,8 @@ impl BatchHeader {
     #[inline]
     pub fn check_offsets(&self) -> Result<(), BatchError> {
         let last = self.base_offset.0.checked_add(i64::from(self.last_offset_delta));
-        if self.base_offset.0 >= 0 && self.last_offset_delta >= 0 && last.is_some_and(|last| last < i64::MAX) {
+        if self.base_offset.0 >= 0 && self.last_offset_delta >= 0 && last.is_some_and(|last| last < i64::MAX)
+        {
             return Ok(());
         }
         Err(BatchError::BadOffsets { offset: self.base_offset, last_offset_delta: self.last_offset_delta })

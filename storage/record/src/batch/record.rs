@@ -194,9 +194,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// length 14, attributes 0, timestamp delta −3, offset delta 1, key "k", value "val", two headers "h".
-    const RECORD: &[u8] = &[
-        34, 0, 5, 2, 2, b'k', 6, b'v', b'a', b'l', 4, 2, b'h', 2, b'1', 2, b'h', 1,
-    ];
+    const RECORD: &[u8] = &[34, 0, 5, 2, 2, b'k', 6, b'v', b'a', b'l', 4, 2, b'h', 2, b'1', 2, b'h', 1];
 
     #[test]
     fn a_record_is_read_field_by_field() {
@@ -207,10 +205,7 @@ mod tests {
         assert_eq!((record.key, record.value), (Some(&b"k"[..]), Some(&b"val"[..])));
         assert_eq!(record.encoded, RECORD);
         let headers: Vec<_> = record.headers.collect();
-        let twice = [
-            HeaderView { key: b"h", value: Some(b"1") },
-            HeaderView { key: b"h", value: None },
-        ];
+        let twice = [HeaderView { key: b"h", value: Some(b"1") }, HeaderView { key: b"h", value: None }];
         assert_eq!(headers, twice, "a repeated header key is kept");
     }
 

@@ -141,8 +141,7 @@ mod tests {
     use super::*;
     use crate::codec::{CodecError, Compression, decompress};
 
-    const HEADER: [u8; HEADER_BYTES] =
-        [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0, 0, 0, 0, 1, 0, 0, 0, 1];
+    const HEADER: [u8; HEADER_BYTES] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0, 0, 0, 0, 1, 0, 0, 0, 1];
     /// A literal of 3 bytes after its length.
     const BLOCK: &[u8] = &[3, 2 << 2, b'a', b'b', b'c'];
 

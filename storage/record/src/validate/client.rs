@@ -7,19 +7,15 @@
 //! Stricter than Kafka: offsets inside the batch must be 0, 1, 2, …, and nothing may follow the batch.
 
 use bytes::Bytes;
-use thiserror::Error;
 
+use super::refusal::{InvalidBatch, RecordError};
+use super::verdict::Verdict;
 use crate::batch::{
-    AT_CRC_COVERS, BatchError, BatchHeader, HEADER_BYTES_TO_MAGIC, ReadError, RecordReader, RecordView,
-    TimestampType, ValidBatch, announced_size,
+    AT_CRC_COVERS, BatchError, BatchHeader, HEADER_BYTES_TO_MAGIC, ReadError, RecordReader, TimestampType,
+    ValidBatch, announced_size,
 };
-use crate::codec::{CodecError, Compression, lz4_blocks_are_independent};
+use crate::codec::{CodecError, Compression, kafka_reads_lz4};
 use crate::ids::{Offset, Timestamp};
-
-/// How many records of one batch are named in an answer; a batch may hold millions of bad ones.
-const RECORD_ERRORS_MAX: usize = 100;
-/// How many of them the message of the whole batch repeats.
-const RECORD_ERRORS_IN_MESSAGE: usize = 3;
 
 /// What the topic and the request demand of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,57 +47,15 @@ pub struct ClientBatch {
     pub offset_of_max_timestamp: i32,
 }
 
-/// The kinds of refusal that Kafka's protocol knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RecordError {
-    /// `CORRUPT_MESSAGE`: the bytes are not those that the client wrote.
-    CorruptMessage,
-    /// `MESSAGE_TOO_LARGE`.
-    MessageTooLarge,
-    /// `INVALID_TIMESTAMP`.
-    InvalidTimestamp,
-    /// `UNSUPPORTED_COMPRESSION_TYPE`.
-    UnsupportedCompression,
-    /// `INVALID_RECORD`.
-    InvalidRecord,
-}
-
-impl RecordError {
-    /// Kafka's error code.
-    pub fn code(self) -> i16 {
-        match self {
-            RecordError::CorruptMessage => 2,
-            RecordError::MessageTooLarge => 10,
-            RecordError::InvalidTimestamp => 32,
-            RecordError::UnsupportedCompression => 76,
-            RecordError::InvalidRecord => 87,
-        }
-    }
-}
-
-/// Why a batch may not be appended. Nothing of it is.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{message}")]
-pub struct InvalidBatch {
-    /// What the client is told.
-    pub error: RecordError,
-    /// One sentence for people.
-    pub message: String,
-    /// The records at fault, by their place in the batch, where single records are: the first hundred.
-    pub record_errors: Vec<(i32, String)>,
-}
-
-impl InvalidBatch {
-    fn new(error: RecordError, message: impl Into<String>) -> InvalidBatch {
-        InvalidBatch { error, message: message.into(), record_errors: Vec::new() }
-    }
-}
-
 /// Checks that `records` is exactly one batch that a client may append at the time `now`.
 ///
 /// # Errors
 /// What is wrong, as the client is told.
-pub fn client_batch(records: Bytes, rules: &ProduceRules, now: Timestamp) -> Result<ClientBatch, InvalidBatch> {
+pub fn client_batch(
+    records: Bytes,
+    rules: &ProduceRules,
+    now: Timestamp,
+) -> Result<ClientBatch, InvalidBatch> {
     let mut validator = ClientBatchValidator::new(records, rules, now);
     loop {
         if let Progress::Done(result) = validator.step(usize::MAX) {
@@ -131,7 +85,7 @@ pub enum Progress {
 enum Phase {
     Header { records: Bytes },
     Checksum { batch: Bytes, header: BatchHeader, crc: u32, at: usize },
-    Records { batch: ValidBatch, reader: Box<RecordReader>, seen: Seen },
+    Records { batch: ValidBatch, reader: Box<RecordReader>, verdict: Verdict },
     Done,
 }
 
@@ -147,56 +101,62 @@ impl ClientBatchValidator {
     /// # Panics
     /// Where it is called again after `Done`: there is no second verdict.
     pub fn step(&mut self, budget: usize) -> Progress {
-        match self.advance(budget) {
-            Ok(None) => Progress::More,
-            Ok(Some(batch)) => Progress::Done(Ok(batch)),
-            Err(refusal) => Progress::Done(Err(refusal)),
+        let mut left = budget.max(1);
+        while left > 0 {
+            match self.advance(&mut left) {
+                Ok(None) => {}
+                Ok(Some(batch)) => return Progress::Done(Ok(batch)),
+                Err(refusal) => return Progress::Done(Err(refusal)),
+            }
         }
+        Progress::More
     }
 
-    fn advance(&mut self, budget: usize) -> Result<Option<ClientBatch>, InvalidBatch> {
+    /// Spends what is `left` on the current phase, and enters the next where this one ends before.
+    fn advance(&mut self, left: &mut usize) -> Result<Option<ClientBatch>, InvalidBatch> {
         match std::mem::replace(&mut self.phase, Phase::Done) {
             Phase::Header { records } => {
                 let header = check_shape(&records, &self.rules)?;
                 self.phase = Phase::Checksum { batch: records, header, crc: 0, at: AT_CRC_COVERS };
-                Ok(None)
             }
             Phase::Checksum { batch, header, crc, at } => {
-                let end = at.saturating_add(budget.max(1)).min(batch.len());
+                let end = at.saturating_add(*left).min(batch.len());
+                *left -= end - at;
                 let crc = crc32c::crc32c_append(crc, &batch[at..end]);
                 self.phase = match end == batch.len() {
                     true => self.begin_records(batch, header, crc)?,
                     false => Phase::Checksum { batch, header, crc, at: end },
                 };
-                Ok(None)
             }
-            Phase::Records { batch, mut reader, mut seen } => {
-                let until = reader.bytes_read().saturating_add(budget.max(1));
-                while reader.bytes_read() < until {
-                    let Some(record) = reader.next() else { return seen.verdict(batch).map(Some) };
+            Phase::Records { batch, mut reader, mut verdict } => {
+                let start = reader.bytes_read();
+                while reader.bytes_read() - start < *left {
+                    let Some(record) = reader.next() else { return verdict.pronounce(batch).map(Some) };
                     let record = record.map_err(|error| unreadable(&error))?;
-                    seen.check(&record, batch.header(), &self.rules, self.now)?;
+                    verdict.check(&record, batch.header(), &self.rules, self.now)?;
                 }
-                self.phase = Phase::Records { batch, reader, seen };
-                Ok(None)
+                *left = 0;
+                self.phase = Phase::Records { batch, reader, verdict };
             }
             Phase::Done => panic!("a batch is judged once"),
         }
+        Ok(None)
     }
 
     fn begin_records(&self, batch: Bytes, header: BatchHeader, crc: u32) -> Result<Phase, InvalidBatch> {
         if crc != header.crc {
-            let error = BatchError::BadChecksum { offset: header.base_offset, stored: header.crc, computed: crc };
+            let error =
+                BatchError::BadChecksum { offset: header.base_offset, stored: header.crc, computed: crc };
             return Err(InvalidBatch::new(RecordError::CorruptMessage, error.to_string()));
         }
         check_header(&header)?;
         let batch = ValidBatch::checked_elsewhere(batch, header);
         let reader = batch.reader(self.rules.decompressed_limit).map_err(|error| undecodable(&error))?;
-        if header.compression() == Ok(Compression::Lz4) && !lz4_blocks_are_independent(&batch.section()) {
-            let message = "the lz4 frame has blocks that depend on each other, which consumers cannot read";
+        if header.compression() == Ok(Compression::Lz4) && !kafka_reads_lz4(&batch.section()) {
+            let message = "the lz4 data is not a frame of independent blocks, which consumers need";
             return Err(InvalidBatch::new(RecordError::CorruptMessage, message));
         }
-        Ok(Phase::Records { batch, reader: Box::new(reader), seen: Seen::default() })
+        Ok(Phase::Records { batch, reader: Box::new(reader), verdict: Verdict::default() })
     }
 }
 
@@ -270,97 +230,6 @@ fn check_header(header: &BatchHeader) -> Result<(), InvalidBatch> {
     Ok(())
 }
 
-/// What the records so far came to.
-#[derive(Debug)]
-struct Seen {
-    count: i32,
-    max_timestamp: i64,
-    offset_of_max_timestamp: i32,
-    bad: usize,
-    worst: RecordError,
-    errors: Vec<(i32, String)>,
-}
-
-impl Default for Seen {
-    fn default() -> Seen {
-        Seen {
-            count: 0,
-            max_timestamp: Timestamp::NONE.0,
-            offset_of_max_timestamp: 0,
-            bad: 0,
-            worst: RecordError::InvalidRecord,
-            errors: Vec::new(),
-        }
-    }
-}
-
-impl Seen {
-    fn check(
-        &mut self,
-        record: &RecordView<'_>,
-        header: &BatchHeader,
-        rules: &ProduceRules,
-        now: Timestamp,
-    ) -> Result<(), InvalidBatch> {
-        let index = self.count;
-        if record.offset_delta != index {
-            let message = format!("record {index} of the batch has the offset delta {}", record.offset_delta);
-            return Err(InvalidBatch::new(RecordError::InvalidRecord, message));
-        }
-        let timestamp = header.timestamp_of(record.timestamp_delta);
-        if rules.compacted && record.key.is_none() {
-            let message = || format!("record {index} has no key, which a compacted topic needs");
-            self.reject(index, RecordError::InvalidRecord, message);
-        } else if rules.timestamp_type == TimestampType::CreateTime && !in_range(timestamp, rules, now) {
-            let message = || out_of_range(index, timestamp, rules, now);
-            self.reject(index, RecordError::InvalidTimestamp, message);
-        }
-        if timestamp > self.max_timestamp {
-            self.max_timestamp = timestamp;
-            self.offset_of_max_timestamp = index;
-        }
-        self.count += 1;
-        Ok(())
-    }
-
-    fn reject(&mut self, index: i32, error: RecordError, message: impl FnOnce() -> String) {
-        self.bad += 1;
-        if error == RecordError::InvalidTimestamp {
-            self.worst = error;
-        }
-        if self.errors.len() < RECORD_ERRORS_MAX {
-            self.errors.push((index, message()));
-        }
-    }
-
-    fn verdict(self, batch: ValidBatch) -> Result<ClientBatch, InvalidBatch> {
-        if self.bad == 0 {
-            let Seen { max_timestamp, offset_of_max_timestamp, .. } = self;
-            return Ok(ClientBatch { batch, max_timestamp, offset_of_max_timestamp });
-        }
-        let first: Vec<&str> =
-            self.errors.iter().take(RECORD_ERRORS_IN_MESSAGE).map(|(_, message)| &message[..]).collect();
-        let message = match self.bad {
-            1 => format!("one record was refused: {}", first.join("; ")),
-            bad => format!("{bad} records were refused, among them: {}", first.join("; ")),
-        };
-        Err(InvalidBatch { error: self.worst, message, record_errors: self.errors })
-    }
-}
-
-/// A record without a timestamp is never out of range.
-fn in_range(timestamp: i64, rules: &ProduceRules, now: Timestamp) -> bool {
-    timestamp == Timestamp::NONE.0
-        || (now.0.saturating_sub(timestamp) <= rules.before_max_ms
-            && timestamp.saturating_sub(now.0) <= rules.after_max_ms)
-}
-
-fn out_of_range(index: i32, timestamp: i64, rules: &ProduceRules, now: Timestamp) -> String {
-    let earliest = now.0.saturating_sub(rules.before_max_ms);
-    let latest = now.0.saturating_add(rules.after_max_ms);
-    format!("record {index} has the timestamp {timestamp}, which is not within [{earliest}, {latest}]")
-}
-
 fn unreadable(error: &ReadError) -> InvalidBatch {
     match error {
         ReadError::Codec(error) => undecodable(error),
@@ -375,4 +244,294 @@ fn undecodable(error: &CodecError) -> InvalidBatch {
         CodecError::UnknownId(_) | CodecError::UnknownName(_) => RecordError::UnsupportedCompression,
     };
     InvalidBatch::new(code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Attributes;
+    use crate::ids::{ProducerEpoch, ProducerId, Sequence};
+    use crate::{BatchBuilder, Record, compress, seal};
+    use proptest::prelude::*;
+
+    const NOW: Timestamp = Timestamp(1_700_000_000_000);
+    const RULES: ProduceRules = ProduceRules {
+        max_batch_bytes: 1_048_588,
+        compacted: false,
+        timestamp_type: TimestampType::CreateTime,
+        before_max_ms: i64::MAX,
+        after_max_ms: 3_600_000,
+        zstd_allowed: true,
+        decompressed_limit: 10_000_000,
+    };
+
+    #[test]
+    fn a_good_batch_passes_with_its_true_maximal_timestamp_whatever_the_codec() {
+        for codec in Compression::ALL {
+            let mut builder = BatchBuilder::new(Offset(0), codec);
+            for ms in [5, 9, 9, 2] {
+                builder.add(&record(b"k", NOW.0 + ms));
+            }
+            let bytes = change(builder.build(), |header| header.max_timestamp = 1);
+            let passed = client_batch(bytes.clone(), &RULES, NOW).unwrap();
+            assert_eq!(passed.batch.bytes(), &bytes, "{codec}: the bytes are not touched");
+            assert_eq!((passed.max_timestamp, passed.offset_of_max_timestamp), (NOW.0 + 9, 1), "{codec}");
+        }
+    }
+
+    #[test]
+    fn a_timestamp_of_none_is_never_out_of_range() {
+        let rules = ProduceRules { before_max_ms: 0, after_max_ms: 0, ..RULES };
+        let passed = client_batch(batch(&[record(b"k", -1)]), &rules, NOW).unwrap();
+        assert_eq!((passed.max_timestamp, passed.offset_of_max_timestamp), (-1, 0));
+    }
+
+    #[test]
+    fn one_whole_batch_of_format_2_is_required() {
+        let good = good();
+        let refused = |bytes: Vec<u8>| refusal(bytes.into(), &RULES).error;
+        assert_eq!(refused(vec![]), RecordError::InvalidRecord, "no batch");
+        assert_eq!(refused(good[..good.len() - 1].to_vec()), RecordError::InvalidRecord, "cut short");
+        assert_eq!(refused([&good[..], &good].concat()), RecordError::InvalidRecord, "two");
+        assert_eq!(refused([&good[..], &[0; 3]].concat()), RecordError::InvalidRecord, "trailing bytes");
+        let with = |at: usize, byte: u8| {
+            let mut bytes = good.to_vec();
+            bytes[at] = byte;
+            bytes
+        };
+        assert_eq!(refused(with(16, 1)), RecordError::InvalidRecord, "format 1");
+        assert_eq!(refused(with(16, 9)), RecordError::CorruptMessage, "no format at all");
+        assert_eq!(refused(with(11, 20)), RecordError::CorruptMessage, "smaller than its header");
+        assert_eq!(refused(with(good.len() - 1, 9)), RecordError::CorruptMessage, "CRC");
+    }
+
+    #[test]
+    fn what_a_header_may_not_say() {
+        type Change = fn(&mut BatchHeader);
+        let cases: [(Change, RecordError); 9] = [
+            (|header| header.base_offset = Offset(1), RecordError::InvalidRecord),
+            (|header| header.last_offset_delta = 1, RecordError::InvalidRecord),
+            (|header| header.last_offset_delta = -1, RecordError::InvalidRecord),
+            (|header| header.record_count = 0, RecordError::InvalidRecord),
+            (|header| header.record_count = i32::MIN, RecordError::InvalidRecord),
+            (|header| header.attributes = header.attributes.control(), RecordError::InvalidRecord),
+            (|header| header.producer_id = ProducerId(5), RecordError::InvalidRecord),
+            (|header| header.attributes = Attributes(8), RecordError::InvalidTimestamp),
+            (|header| header.attributes = Attributes(5), RecordError::UnsupportedCompression),
+        ];
+        for (index, (edit, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(refusal(change(good(), edit), &RULES).error, expected, "case {index}");
+        }
+    }
+
+    #[test]
+    fn an_idempotent_producer_passes() {
+        let bytes = change(good(), |header| {
+            header.producer_id = ProducerId(5);
+            header.producer_epoch = ProducerEpoch(0);
+            header.base_sequence = Sequence(0);
+            header.attributes = header.attributes.transactional();
+        });
+        assert!(client_batch(bytes, &RULES, NOW).is_ok());
+    }
+
+    #[test]
+    fn zstd_needs_a_request_that_knows_it() {
+        let mut builder = BatchBuilder::new(Offset(0), Compression::Zstd);
+        builder.add(&record(b"k", NOW.0));
+        let old = ProduceRules { zstd_allowed: false, ..RULES };
+        assert_eq!(refusal(builder.build(), &old).error, RecordError::UnsupportedCompression);
+        assert!(client_batch(good(), &old, NOW).is_ok());
+    }
+
+    #[test]
+    fn the_size_limit_is_that_of_the_whole_batch_and_comes_before_the_crc() {
+        let mut bytes = good().to_vec();
+        let size = bytes.len();
+        *bytes.last_mut().unwrap() ^= 1;
+        let limit = |max_batch_bytes| ProduceRules { max_batch_bytes, ..RULES };
+        assert_eq!(refusal(bytes.clone().into(), &limit(size - 1)).error, RecordError::MessageTooLarge);
+        assert_eq!(refusal(bytes.into(), &limit(size)).error, RecordError::CorruptMessage);
+    }
+
+    #[test]
+    fn a_compacted_topic_needs_keys_and_every_record_without_is_named() {
+        let rules = ProduceRules { compacted: true, ..RULES };
+        let keyless = Record { key: None, ..record(b"", NOW.0) };
+        let refused = refusal(batch(&[record(b"k", NOW.0), keyless, keyless, record(b"", NOW.0)]), &rules);
+        assert_eq!(refused.error, RecordError::InvalidRecord);
+        let named: Vec<i32> = refused.record_errors.iter().map(|(index, _)| *index).collect();
+        assert_eq!(named, [1, 2], "an empty key is a key");
+        assert!(refused.message.contains("2 records were refused"), "{}", refused.message);
+    }
+
+    #[test]
+    fn timestamps_out_of_range_outweigh_missing_keys() {
+        let rules = ProduceRules { compacted: true, before_max_ms: 1000, after_max_ms: 10, ..RULES };
+        let at = |ms| record(b"k", NOW.0 + ms);
+        assert!(client_batch(batch(&[at(-1000), at(10)]), &rules, NOW).is_ok());
+        let keyless = Record { key: None, ..at(0) };
+        let refused = refusal(batch(&[keyless, at(-1001), at(11)]), &rules);
+        assert_eq!(refused.error, RecordError::InvalidTimestamp);
+        assert_eq!(refused.record_errors.len(), 3);
+    }
+
+    #[test]
+    fn log_append_time_makes_the_producers_timestamps_meaningless() {
+        let rules = ProduceRules { timestamp_type: TimestampType::LogAppendTime, before_max_ms: 0, ..RULES };
+        assert!(client_batch(batch(&[record(b"k", 5)]), &rules, NOW).is_ok());
+    }
+
+    #[test]
+    fn only_the_first_hundred_bad_records_are_named() {
+        let rules = ProduceRules { before_max_ms: 0, ..RULES };
+        let refused = refusal(batch(&vec![record(b"k", 0); 5000]), &rules);
+        assert_eq!(refused.record_errors.len(), 100);
+        assert!(refused.message.contains("5000 records"), "{}", refused.message);
+        assert!(refused.message.len() < 500, "three are repeated");
+    }
+
+    #[test]
+    fn offsets_inside_a_batch_count_from_zero() {
+        let one = batch(&[record(b"k", NOW.0)]);
+        let bytes = reseal(one.clone(), &[&one[61..], &one[61..]].concat(), 2);
+        let refused = refusal(bytes, &RULES);
+        assert_eq!(refused.error, RecordError::InvalidRecord);
+        assert!(refused.message.contains("record 1"), "{}", refused.message);
+    }
+
+    #[test]
+    fn a_count_that_differs_from_the_records_is_refused_for_every_codec() {
+        for codec in Compression::ALL {
+            let mut builder = BatchBuilder::new(Offset(0), codec);
+            builder.add(&record(b"k", NOW.0)).add(&record(b"k", NOW.0));
+            let bytes = builder.build();
+            for count in [1, 3] {
+                let bytes = reseal(bytes.clone(), &bytes[61..], count);
+                assert_eq!(refusal(bytes, &RULES).error, RecordError::InvalidRecord, "{codec} {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn data_that_its_codec_refuses_is_corrupt() {
+        for codec in &Compression::ALL[1..] {
+            let bytes = change(reseal(good(), b"\x07not compressed", 1), |header| {
+                header.attributes = header.attributes.with_compression(*codec);
+            });
+            assert_eq!(refusal(bytes, &RULES).error, RecordError::CorruptMessage, "{codec}");
+        }
+    }
+
+    #[test]
+    fn a_bomb_is_too_large() {
+        let rules = ProduceRules { decompressed_limit: 100_000, ..RULES };
+        for codec in &Compression::ALL[1..] {
+            let mut builder = BatchBuilder::new(Offset(0), *codec);
+            builder.add(&Record { value: Some(&[0; 1_000_000]), timestamp: NOW, ..Record::default() });
+            let refused = refusal(builder.build(), &rules);
+            assert_eq!(refused.error, RecordError::MessageTooLarge, "{codec}");
+        }
+    }
+
+    #[test]
+    fn lz4_that_java_consumers_cannot_read_is_refused() {
+        let mut section = compress(Compression::Lz4, None, &good()[61..]);
+        section[4] &= !0x20;
+        let bytes = change(reseal(good(), &section, 1), |header| {
+            header.attributes = header.attributes.with_compression(Compression::Lz4);
+        });
+        let refused = refusal(bytes, &RULES);
+        assert_eq!(refused.error, RecordError::CorruptMessage);
+        assert!(refused.message.contains("independent"), "{}", refused.message);
+    }
+
+    #[test]
+    fn a_large_batch_takes_as_many_steps_as_its_budget_needs() {
+        let mut builder = BatchBuilder::new(Offset(0), Compression::Zstd);
+        for _ in 0..1000 {
+            builder.add(&Record { value: Some(&[0; 1000]), timestamp: NOW, ..Record::default() });
+        }
+        let mut validator = ClientBatchValidator::new(builder.build(), &RULES, NOW);
+        let mut steps = 1;
+        while validator.step(100_000) == Progress::More {
+            steps += 1;
+        }
+        assert!((10..=12).contains(&steps), "1 MB in steps of 100 kB: {steps}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_get_a_verdict(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(client_batch(bytes.into(), &RULES, NOW).is_err());
+        }
+
+        /// Behind a CRC that fits, any section of any codec gets a verdict.
+        #[test]
+        fn any_section_gets_a_verdict(
+            section in prop::collection::vec(any::<u8>(), 0..200),
+            count in any::<i32>(),
+            attributes in any::<i16>(),
+        ) {
+            let bytes = change(reseal(good(), &section, count), |header| header.attributes = Attributes(attributes));
+            let _ = client_batch(bytes, &RULES, NOW);
+        }
+
+        /// The steps change nothing about the verdict.
+        #[test]
+        fn steps_come_to_the_same_verdict(
+            times in prop::collection::vec(-2000i64..20, 1..50),
+            budget in 1usize..200,
+            id in 0i8..5,
+        ) {
+            let rules = ProduceRules { before_max_ms: 1990, after_max_ms: 18, ..RULES };
+            let mut builder = BatchBuilder::new(Offset(0), Compression::from_id(id).unwrap());
+            for ms in times {
+                builder.add(&record(b"k", NOW.0 + ms));
+            }
+            let bytes = builder.build();
+            let mut validator = ClientBatchValidator::new(bytes.clone(), &rules, NOW);
+            let stepped = loop {
+                if let Progress::Done(verdict) = validator.step(budget) {
+                    break verdict;
+                }
+            };
+            prop_assert_eq!(stepped, client_batch(bytes, &rules, NOW));
+        }
+    }
+
+    fn record(key: &'static [u8], timestamp: i64) -> Record<'static> {
+        Record { key: Some(key), value: Some(b"value"), headers: &[], timestamp: Timestamp(timestamp) }
+    }
+
+    fn batch(records: &[Record<'_>]) -> Bytes {
+        let mut builder = BatchBuilder::new(Offset(0), Compression::None);
+        for record in records {
+            builder.add(record);
+        }
+        builder.build()
+    }
+
+    fn good() -> Bytes {
+        batch(&[record(b"k", NOW.0)])
+    }
+
+    /// The batch with another header, and the CRC that belongs to it.
+    fn change(batch: Bytes, edit: impl FnOnce(&mut BatchHeader)) -> Bytes {
+        let mut header = BatchHeader::parse(&batch).unwrap();
+        edit(&mut header);
+        seal(header, &batch[61..])
+    }
+
+    /// The batch with other records, `count` of them.
+    fn reseal(batch: Bytes, section: &[u8], count: i32) -> Bytes {
+        let mut header = BatchHeader::parse(&batch).unwrap();
+        header.record_count = count;
+        header.last_offset_delta = count.wrapping_sub(1);
+        seal(header, section)
+    }
+
+    fn refusal(bytes: Bytes, rules: &ProduceRules) -> InvalidBatch {
+        client_batch(bytes, rules, NOW).expect_err("it is to be refused")
+    }
 }

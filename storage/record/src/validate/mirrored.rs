@@ -85,3 +85,110 @@ impl MirroredScanner {
         Ok(batches)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BatchBuilder, Compression, Record};
+    use bytes::BytesMut;
+    use proptest::prelude::*;
+
+    #[test]
+    fn gaps_are_normal_and_a_last_batch_may_be_cut_short() {
+        let received = [&batch(5, 2)[..], &batch(7, 1), &batch(100, 3), &batch(103, 1)[..70]].concat();
+        let read = mirrored(received.into()).unwrap();
+        assert_eq!(bases(&read.batches), [5, 7, 100]);
+        assert!(read.cut_short);
+    }
+
+    #[test]
+    fn nothing_is_no_batches_and_nothing_cut_short() {
+        assert_eq!(mirrored(Bytes::new()), Ok(Mirrored::default()));
+    }
+
+    #[test]
+    fn a_batch_that_overlaps_the_one_before_is_out_of_order() {
+        let received = [batch(5, 2), batch(6, 1)].concat();
+        let refused = mirrored(received.into());
+        assert_eq!(refused, Err(BatchError::OutOfOrder { offset: Offset(6), expected: Offset(7) }));
+    }
+
+    #[test]
+    fn damage_names_the_batch() {
+        let mut received = [batch(5, 2), batch(7, 1)].concat();
+        *received.last_mut().unwrap() ^= 1;
+        let refused = mirrored(received.into());
+        assert!(matches!(refused, Err(BatchError::BadChecksum { offset: Offset(7), .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn an_old_message_format_is_refused_before_its_end_has_arrived() {
+        let mut received = batch(9, 1)[..20].to_vec();
+        received[16] = 1;
+        let old = BatchError::UnsupportedMagic { offset: Offset(9), magic: 1 };
+        assert_eq!(MirroredScanner::whole_bytes(&received), Err(old.clone()));
+        assert_eq!(mirrored(received.into()), Err(old));
+    }
+
+    #[test]
+    fn order_is_checked_across_the_parts_of_a_response() {
+        let mut scanner = MirroredScanner::new();
+        assert_eq!(scanner.scan(&batch(5, 2), 0).map(|(batches, _)| bases(&batches)), Ok(vec![5]));
+        let refused = scanner.scan(&batch(6, 1), 0);
+        assert_eq!(refused, Err(BatchError::OutOfOrder { offset: Offset(6), expected: Offset(7) }));
+    }
+
+    proptest! {
+        /// However the response is cut into parts, the same batches come out, and none is copied.
+        #[test]
+        fn the_parts_of_a_response_are_the_response(
+            counts in prop::collection::vec(1usize..5, 1..10),
+            cut in any::<prop::sample::Index>(),
+            step in 1usize..300,
+        ) {
+            let mut response = Vec::new();
+            let mut offset = 0;
+            for count in counts {
+                response.extend_from_slice(&batch(offset, count));
+                offset += count as i64;
+            }
+            response.truncate(cut.index(response.len() + 1));
+            let whole = mirrored(Bytes::from(response.clone())).unwrap();
+
+            let mut scanner = MirroredScanner::new();
+            let mut received = BytesMut::with_capacity(response.len());
+            let mut scanned = Vec::new();
+            for part in response.chunks(step) {
+                received.extend_from_slice(part);
+                let end = MirroredScanner::whole_bytes(&received).unwrap();
+                let ready = received.split_to(end).freeze();
+                let (batches, consumed) = scanner.scan(&ready, 0).unwrap();
+                prop_assert_eq!(consumed, ready.len());
+                scanned.extend(batches);
+            }
+            prop_assert_eq!(scanned, whole.batches);
+            prop_assert_eq!(!received.is_empty(), whole.cut_short);
+        }
+
+        #[test]
+        fn any_bytes_are_scanned_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300), from in 0usize..400) {
+            let bytes = Bytes::from(bytes);
+            if let Ok((_, end)) = MirroredScanner::new().scan(&bytes, from) {
+                prop_assert!(end <= bytes.len());
+            }
+            let _ = MirroredScanner::whole_bytes(&bytes).map(|end| assert!(end <= bytes.len()));
+        }
+    }
+
+    fn batch(base_offset: i64, records: usize) -> Bytes {
+        let mut builder = BatchBuilder::new(Offset(base_offset), Compression::None);
+        for _ in 0..records {
+            builder.add(&Record { value: Some(b"value"), ..Record::default() });
+        }
+        builder.build()
+    }
+
+    fn bases(batches: &[ValidBatch]) -> Vec<i64> {
+        batches.iter().map(|batch| batch.header().base_offset.0).collect()
+    }
+}

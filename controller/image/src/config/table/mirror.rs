@@ -16,15 +16,15 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     /// Idle time after which a connection to the source is closed.
     "connections.max.idle.ms": Long = "600000", AtLeast(-1), ClusterWide;
     /// Longest wait of a fetch at the source.
-    "fetch.wait.max.ms": Int = "1000", AtLeast(0), ClusterWide;
+    "fetch.wait.max.ms": Int = "500", AtLeast(0), ClusterWide;
     /// Wait after a failed fetch.
     "fetch.backoff.ms": Long = "1000", AtLeast(0), ClusterWide;
     /// Least bytes that a fetch waits for.
     "fetch.min.bytes": Int = "1", AtLeast(0), ClusterWide;
     /// Bytes asked for in one fetch.
-    "fetch.response.max.bytes": Int = "10485760", AtLeast(1), ClusterWide;
+    "fetch.response.max.bytes": Int = "2097152", AtLeast(1), ClusterWide;
     /// Bytes asked of each partition in one fetch.
-    "fetch.max.bytes": Int = "1048576", AtLeast(1), ClusterWide;
+    "fetch.max.bytes": Int = "2097152", AtLeast(1), ClusterWide;
     /// Longest wait for a byte of the source.
     "socket.timeout.ms": Int = "30000", AtLeast(1), ClusterWide;
     /// Receive buffer of connections to the source; unset, the kernel tunes it.

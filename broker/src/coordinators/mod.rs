@@ -1,0 +1,4 @@
+//! Coordinators: state machines whose state is a compacted internal topic.
+
+pub mod mirror;
+pub mod runtime;

@@ -1,0 +1,322 @@
+//! What one core runs: its partitions, its connections, its mailbox and the few tasks around them.
+//!
+//! Everything here belongs to one executor and is shared by `Rc`; a cell is never borrowed across an
+//! await. Other cores are reached by envelopes only.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tarn_image::MetadataImage;
+use tarn_log::{FlushJob, Flushed, LogError};
+use tarn_record::{Timestamp, TopicId, TopicIdPartition};
+use tarn_runtime::channel::{LocalNotify, Receiver, Sender};
+use tarn_runtime::{CoreId, Queue, blocking_sync, sleep, spawn, wall_clock_ms};
+use tarn_wire::ErrorCode;
+
+use crate::coordinators::mirror::MirrorMachines;
+use crate::envelope::{CheckpointEntry, Envelope};
+use crate::interest::InterestId;
+use crate::metadata_view::MetadataView;
+use crate::node::Node;
+use crate::partitions::Partitions;
+use crate::router::Placement;
+use crate::rules::TopicRules;
+use crate::sessions::{Session, Sessions};
+use crate::{limits, lookups, placing};
+
+/// One core of a broker.
+pub struct Core {
+    id: CoreId,
+    node: Arc<Node>,
+    peers: Vec<Sender<Envelope>>,
+    placement: Placement,
+    began: Instant,
+    image: RefCell<Arc<MetadataImage>>,
+    rules: RefCell<HashMap<TopicId, Arc<TopicRules>>>,
+    partitions: RefCell<Partitions>,
+    sessions: RefCell<Sessions>,
+    machines: RefCell<MirrorMachines>,
+    next_interest: Cell<u64>,
+    flush_wanted: LocalNotify,
+    image_moved: LocalNotify,
+}
+
+impl Core {
+    /// A core that has no partitions yet. `peers` are the mailboxes of all cores, in the order of their
+    /// ids, this one's included.
+    pub fn new(id: CoreId, node: Arc<Node>, peers: Vec<Sender<Envelope>>, placement: Placement) -> Rc<Core> {
+        let sessions = (node.fetch_sessions_max() / peers.len().max(1)).max(1);
+        Rc::new(Core {
+            id,
+            node,
+            peers,
+            placement,
+            began: Instant::now(),
+            image: RefCell::default(),
+            rules: RefCell::default(),
+            partitions: RefCell::default(),
+            sessions: RefCell::new(Sessions::new(id, sessions)),
+            machines: RefCell::default(),
+            next_interest: Cell::new(u64::from(id.0) << 48),
+            flush_wanted: LocalNotify::default(),
+            image_moved: LocalNotify::default(),
+        })
+    }
+
+    /// Starts the core's own tasks: the mailbox, the flusher, the clock.
+    pub fn start(self: &Rc<Core>, mailbox: Receiver<Envelope>) {
+        spawn(Queue::Network, self.clone().drain(mailbox)).detach();
+        spawn(Queue::Network, self.clone().flush_promises()).detach();
+        spawn(Queue::Background, self.clone().tick()).detach();
+    }
+
+    /// This core's number.
+    pub fn id(&self) -> CoreId {
+        self.id
+    }
+
+    /// What all cores of the node share.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// The newest metadata that this core has.
+    pub fn image(&self) -> Arc<MetadataImage> {
+        self.image.borrow().clone()
+    }
+
+    /// The newest metadata, as handlers read it.
+    pub fn view(&self) -> MetadataView {
+        MetadataView::new(self.image(), self.node.broker_id())
+    }
+
+    /// Waits until this core has the metadata up to `offset`.
+    pub async fn image_at(&self, offset: i64) {
+        loop {
+            let moved = self.image_moved.wait();
+            if self.image.borrow().provenance.offset >= offset {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// The rules of a topic that are in force.
+    pub fn rules(&self, topic: TopicId) -> Arc<TopicRules> {
+        let mut rules = self.rules.borrow_mut();
+        rules.entry(topic).or_insert_with(|| Arc::new(TopicRules::of(&self.view(), &self.node, topic))).clone()
+    }
+
+    /// The partitions of this core.
+    pub fn partitions(&self) -> RefMut<'_, Partitions> {
+        self.partitions.borrow_mut()
+    }
+
+    /// The fetch sessions of this core's connections.
+    pub fn sessions(&self) -> RefMut<'_, Sessions> {
+        self.sessions.borrow_mut()
+    }
+
+    /// The mirror coordinators of this core's partitions of `__mirror_state`.
+    pub fn machines(&self) -> RefMut<'_, MirrorMachines> {
+        self.machines.borrow_mut()
+    }
+
+    /// The core that owns a partition.
+    pub fn owner(&self, partition: TopicIdPartition) -> CoreId {
+        self.placement.owner(partition.topic_id, partition.partition)
+    }
+
+    /// Every core that owns partitions.
+    pub fn partition_cores(&self) -> &[CoreId] {
+        self.placement.cores()
+    }
+
+    /// Milliseconds since this core was made; for deadlines.
+    pub fn clock_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// A name for the interest of a new fetch session, never used before.
+    pub fn next_interest(&self) -> InterestId {
+        let next = self.next_interest.get();
+        self.next_interest.set(next + 1);
+        InterestId(next)
+    }
+
+    /// Ends a fetch session of this core.
+    pub fn close_session(self: &Rc<Core>, id: i32) {
+        let removed = self.sessions().remove(id);
+        removed.into_iter().for_each(|session| self.close_interest_of(&session));
+    }
+
+    /// Ends a session's interest on every core that has a part of it.
+    pub fn close_interest_of(self: &Rc<Core>, session: &Session) {
+        let (core, interest, owners) = (self.clone(), session.interest, session.cores.clone());
+        spawn(Queue::Network, async move {
+            for owner in owners {
+                core.deliver(owner, Envelope::CloseInterest(interest)).await;
+            }
+        })
+        .detach();
+    }
+
+    /// Hands an envelope to a core; to this one without a hop. It waits while the mailbox is full.
+    pub async fn deliver(self: &Rc<Core>, to: CoreId, envelope: Envelope) {
+        if to == self.id {
+            self.handle(envelope);
+        } else if let Some(peer) = self.peers.get(usize::from(to.0)) {
+            // A mailbox is closed only while the node stops; the reply slot then says so.
+            let _ = peer.send(envelope).await;
+        }
+    }
+
+    /// Does what an envelope says. It never waits: what takes time goes to a task.
+    pub fn handle(self: &Rc<Core>, envelope: Envelope) {
+        let now = Timestamp(wall_clock_ms());
+        match envelope {
+            Envelope::Image(update) => self.on_image(&update),
+            Envelope::Append(request) => {
+                self.partitions().append(request, now);
+                self.wake_flusher();
+            }
+            Envelope::Fetch(read) => self.partitions().fetch(read),
+            Envelope::CloseInterest(interest) => self.partitions().close_interest(interest),
+            Envelope::Arm(interest, wake) => self.partitions().arm(interest, &wake),
+            Envelope::Offsets(queries, reply) => lookups::offsets(self, queries, reply),
+            Envelope::EpochEnds(queries, reply) => {
+                let _ = reply.fill(lookups::epoch_ends(&self.partitions(), &queries));
+            }
+            Envelope::Mirrored(appends, reply) => {
+                let _ = reply.fill(self.partitions().append_mirrored(&appends, now));
+            }
+            Envelope::Ends(partitions, reply) => {
+                let _ = reply.fill(lookups::ends(&self.partitions(), &partitions));
+            }
+            Envelope::Gates(gates, reply) => {
+                let _ = reply.fill(lookups::set_gates(&mut self.partitions(), &gates));
+            }
+            Envelope::KnownStates(states, reply) => {
+                lookups::set_known_states(&mut self.partitions(), &states);
+                let _ = reply.fill(());
+            }
+            Envelope::Coordinator(call) => crate::coordinators::mirror::answer(self, call),
+            Envelope::Checkpoint(reply) => {
+                let _ = reply.fill(self.checkpoint());
+            }
+            Envelope::Close(reply) => {
+                let _ = reply.fill(self.close_logs(now));
+            }
+        }
+    }
+
+    /// The metadata as it is when the core starts: opens what it owns.
+    ///
+    /// # Errors
+    /// A log that cannot be opened.
+    pub fn begin(self: &Rc<Core>, image: Arc<MetadataImage>) -> Result<(), LogError> {
+        *self.image.borrow_mut() = image;
+        placing::open_all(self)
+    }
+
+    fn on_image(self: &Rc<Core>, update: &tarn_quorum::ImageUpdate) {
+        *self.image.borrow_mut() = update.image.clone();
+        self.rules.borrow_mut().clear();
+        placing::apply(self, &update.delta);
+        self.image_moved.notify_all();
+    }
+
+    async fn drain(self: Rc<Core>, mut mailbox: Receiver<Envelope>) {
+        let mut envelopes = Vec::new();
+        while mailbox.recv_many(&mut envelopes, 256).await > 0 {
+            for envelope in envelopes.drain(..) {
+                self.handle(envelope);
+            }
+            tarn_runtime::yield_if_needed().await;
+        }
+    }
+
+    /// Wakes the flusher where somebody waits for a flush.
+    pub fn wake_flusher(&self) {
+        if self.partitions.borrow().wants_flush() {
+            self.flush_wanted.notify_all();
+        }
+    }
+
+    /// Group commit: one round of flushes at a time, for everything appended since the last round began.
+    async fn flush_promises(self: Rc<Core>) {
+        loop {
+            let wanted = self.flush_wanted.wait();
+            let jobs = self.partitions().flush_jobs();
+            if jobs.is_empty() {
+                wanted.await;
+            } else {
+                self.flush(jobs).await;
+            }
+        }
+    }
+
+    async fn flush(self: &Rc<Core>, jobs: Vec<(TopicIdPartition, FlushJob)>) {
+        let run = move || -> Vec<(TopicIdPartition, Result<Flushed, LogError>)> {
+            jobs.into_iter().map(|(partition, job)| (partition, job.run())).collect()
+        };
+        let results = blocking_sync(run).await.unwrap_or_else(|error| self.node.storage_failed(&error));
+        for (partition, result) in results {
+            if let Err(error) = self.partitions().flushed(partition, result) {
+                self.node.storage_failed(&error);
+            }
+        }
+    }
+
+    /// The work that comes with time: deadlines, and flushes that bound recovery.
+    async fn tick(self: Rc<Core>) {
+        let mut background_ms = 0;
+        loop {
+            let now_ms = self.clock_ms();
+            self.partitions().expire(now_ms);
+            if now_ms >= background_ms {
+                background_ms = now_ms + 1000;
+                let jobs = self.partitions().background_flush_jobs();
+                if !jobs.is_empty() {
+                    self.flush(jobs).await;
+                }
+            }
+            let next = self.partitions().next_deadline_ms().unwrap_or(u64::MAX).clamp(now_ms + 5, now_ms + 50);
+            sleep(Duration::from_millis(next - now_ms)).await;
+        }
+    }
+
+    fn checkpoint(&self) -> Vec<CheckpointEntry> {
+        let partitions = self.partitions.borrow();
+        let entries = partitions.iter().map(|replica| CheckpointEntry {
+            topic: replica.topic().clone(),
+            partition: replica.partition().partition,
+            recovery_point: replica.log().recovery_point(),
+            high_watermark: replica.high_watermark(),
+            log_start: replica.log().start(),
+        });
+        entries.collect()
+    }
+
+    fn close_logs(&self, now: Timestamp) -> Vec<CheckpointEntry> {
+        let open: Vec<_> = self.partitions.borrow().iter().map(|replica| replica.partition()).collect();
+        for partition in &open {
+            if let Some(replica) = self.partitions().get_mut(*partition)
+                && let Err(error) = replica.log_mut().close(now)
+            {
+                self.node.storage_failed(&error);
+            }
+        }
+        let entries = self.checkpoint();
+        for partition in open {
+            self.partitions().remove(partition, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
+        entries
+    }
+}
+
+/// The limits that a core's mailbox has.
+pub const MAILBOX: usize = limits::MAILBOX_ENVELOPES;

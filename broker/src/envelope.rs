@@ -1,0 +1,191 @@
+//! What cores say to each other: one envelope for each target core of a request, never one for each
+//! partition.
+//!
+//! Every envelope that is answered brings the slot for its answer along, so that a reply never waits.
+
+use std::sync::Arc;
+
+use tarn_mirror::local_cluster::{
+    Gate, KnownState, LocalError, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
+};
+use tarn_quorum::ImageUpdate;
+use tarn_record::validate::ClientBatch;
+use tarn_record::{Epoch, Offset, PartitionIndex, Timestamp, TopicIdPartition};
+use tarn_runtime::channel::{Flag, ReplySlot};
+use tarn_wire::ErrorCode;
+
+use crate::coordinators::runtime::CoordinatorCall;
+use crate::interest::{FetchedPartition, InterestId, Scope, Wanted};
+use crate::replica::Isolation;
+
+/// A message to a core.
+#[derive(Debug)]
+pub enum Envelope {
+    /// The metadata has changed.
+    Image(ImageUpdate),
+    /// Append what clients produced.
+    Append(AppendRequest),
+    /// Read for a fetch session.
+    Fetch(FetchRead),
+    /// A fetch session is over.
+    CloseInterest(InterestId),
+    /// Wake a session when one of its partitions has news, once.
+    Arm(InterestId, Flag),
+    /// Look up offsets.
+    Offsets(Vec<OffsetQuery>, ReplySlot<Vec<OffsetAnswer>>),
+    /// Look up where epochs end: partition, epoch known to the client, epoch asked for.
+    EpochEnds(Vec<(TopicIdPartition, Epoch, Epoch)>, ReplySlot<Vec<EpochEndAnswer>>),
+    /// Append what a mirror fetched.
+    Mirrored(Vec<MirrorAppend>, ReplySlot<Vec<MirrorAppended>>),
+    /// Where logs begin and end.
+    Ends(Vec<TopicIdPartition>, ReplySlot<Vec<Result<LogEnds, LocalError>>>),
+    /// Open or close the gates of mirrored partitions.
+    Gates(Vec<(TopicIdPartition, Gate)>, ReplySlot<Vec<Result<MirrorGeneration, LocalError>>>),
+    /// What a coordinator knows of mirrored partitions.
+    KnownStates(Vec<(TopicIdPartition, KnownState)>, ReplySlot<()>),
+    /// A request to a coordinator whose partition this core owns.
+    Coordinator(CoordinatorCall),
+    /// The offsets that the checkpoint files of every log directory hold.
+    Checkpoint(ReplySlot<Vec<CheckpointEntry>>),
+    /// Close every log; nothing is appended after it.
+    Close(ReplySlot<Vec<CheckpointEntry>>),
+}
+
+/// When a produce request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acks {
+    /// Never.
+    None,
+    /// After the append here.
+    Leader,
+    /// After the high watermark has passed it.
+    All,
+}
+
+/// Batches for partitions that one core owns.
+#[derive(Debug)]
+pub struct AppendRequest {
+    /// The batches, in the order of the request.
+    pub items: Vec<(TopicIdPartition, ClientBatch)>,
+    /// When to answer.
+    pub acks: Acks,
+    /// Until when to wait for the high watermark, in milliseconds of the core's clock.
+    pub deadline_ms: u64,
+    /// Where the answer goes: one for each item, in their order.
+    pub reply: ReplySlot<Vec<Produced>>,
+}
+
+/// What became of one batch that a client produced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Produced {
+    /// The partition.
+    pub partition: TopicIdPartition,
+    /// Why it was not appended or not confirmed, or `ErrorCode::NONE`.
+    pub error: ErrorCode,
+    /// The same for a person.
+    pub message: Option<String>,
+    /// The offset of its first record; that of the first copy for a duplicate.
+    pub base_offset: Offset,
+    /// The broker's time where the topic says LogAppendTime, else `Timestamp::NONE`.
+    pub log_append_time: Timestamp,
+    /// The log's first offset.
+    pub log_start: Offset,
+    /// The leader epoch in force.
+    pub leader_epoch: Epoch,
+}
+
+/// A look at one core's part of a fetch session.
+#[derive(Debug)]
+pub struct FetchRead {
+    /// The session's interest, which begins where it has not.
+    pub interest: InterestId,
+    /// Wakes the session where it waits.
+    pub wake: Flag,
+    /// Partitions that are new, or of which something else is wanted.
+    pub upserts: Vec<(TopicIdPartition, Wanted)>,
+    /// Partitions that are no longer wanted.
+    pub forgets: Vec<TopicIdPartition>,
+    /// Partitions whose last answer did not fit the response.
+    pub requeue: Vec<TopicIdPartition>,
+    /// How much to look at.
+    pub scope: Scope,
+    /// About how many bytes to read at most.
+    pub max_bytes: usize,
+    /// How far to see.
+    pub isolation: Isolation,
+    /// Where the answer goes: what the session does not know yet.
+    pub reply: ReplySlot<Vec<FetchedPartition>>,
+}
+
+/// A question of ListOffsets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetQuery {
+    /// The partition.
+    pub partition: TopicIdPartition,
+    /// The leader epoch that the client knows, or `Epoch::NONE`.
+    pub current_leader_epoch: Epoch,
+    /// What is asked.
+    pub spec: OffsetSpec,
+    /// How far the client may see.
+    pub isolation: Isolation,
+}
+
+/// Which offset is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffsetSpec {
+    /// The offset after the last visible record.
+    Latest,
+    /// The log's first offset.
+    Earliest,
+    /// The record with the largest timestamp.
+    MaxTimestamp,
+    /// The first record at or after a time.
+    AtOrAfter(Timestamp),
+    /// The last offset in tiered storage: there is none.
+    LatestTiered,
+    /// The first offset that is not uploaded yet: there is none to upload.
+    EarliestPendingUpload,
+}
+
+/// The answer to an `OffsetQuery`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetAnswer {
+    /// The partition.
+    pub partition: TopicIdPartition,
+    /// Why there is no answer, or `ErrorCode::NONE`.
+    pub error: ErrorCode,
+    /// The offset, or `Offset::NONE`.
+    pub offset: Offset,
+    /// Its timestamp where a timestamp was asked for, or `Timestamp::NONE`.
+    pub timestamp: Timestamp,
+    /// The epoch of that offset, or `Epoch::NONE`.
+    pub leader_epoch: Epoch,
+}
+
+/// Where an epoch ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochEndAnswer {
+    /// The partition.
+    pub partition: TopicIdPartition,
+    /// Why there is no answer, or `ErrorCode::NONE`.
+    pub error: ErrorCode,
+    /// The epoch found, or `Epoch::NONE`.
+    pub leader_epoch: Epoch,
+    /// Its end, or `Offset::NONE`.
+    pub end_offset: Offset,
+}
+
+/// One partition's line in the checkpoint files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointEntry {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// The partition.
+    pub partition: PartitionIndex,
+    /// Everything below is on the disk.
+    pub recovery_point: Offset,
+    /// The high watermark.
+    pub high_watermark: Offset,
+    /// The log's first offset.
+    pub log_start: Offset,
+}

@@ -1,0 +1,204 @@
+//! Fetch: what consumers and replicas read (Kafka key 1, KIP-227 sessions).
+//!
+//! The connection's core keeps the session's identity and adds up the bytes; the owning cores find what
+//! is new. A fetch that has found too little arms its partitions and sleeps until one has news or its
+//! time is up. See `sessions` and `interest` for the two halves.
+
+mod found;
+mod held;
+mod respond;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tarn_record::{Epoch, Offset, PartitionIndex, TopicId, TopicIdPartition};
+use tarn_runtime::{CoreId, timeout};
+use tarn_transport::{Answer, Outcome};
+use tarn_wire::messages::FetchRequest;
+use tarn_wire::messages::fetch_request::FetchPartition;
+use tarn_wire::{ErrorCode, RequestHeader};
+
+use self::found::Found;
+use self::held::HeldSession;
+use crate::core::Core;
+use crate::dispatch::frame;
+use crate::envelope::{Envelope, FetchRead};
+use crate::interest::{Scope, Wanted};
+use crate::replica::Isolation;
+use crate::sessions::{FINAL_EPOCH, INITIAL_EPOCH, Lookup, TopicKey};
+
+/// The first version that names topics by id.
+const BY_ID: i16 = 13;
+/// The first version with sessions.
+const SESSIONS: i16 = 7;
+/// The replica id of a debugging consumer, which may read what is not committed.
+const DEBUGGING: i32 = -2;
+
+/// Serves one request.
+pub async fn handle(core: Rc<Core>, header: RequestHeader, request: FetchRequest) -> Outcome {
+    let by_id = header.api_version >= BY_ID;
+    let held = match session_of(&core, &header, &request, by_id) {
+        Ok(held) => held,
+        Err(error) => {
+            let answer = frame(&header, &respond::refused(error));
+            return Outcome::Answer(Box::pin(async move { answer }));
+        }
+    };
+    Outcome::Answer(Box::pin(serve(core, header, request, held)))
+}
+
+/// The session that the request is for, or one of its own.
+fn session_of(
+    core: &Rc<Core>,
+    header: &RequestHeader,
+    request: &FetchRequest,
+    by_id: bool,
+) -> Result<HeldSession, ErrorCode> {
+    let (id, epoch) = (request.session_id, request.session_epoch);
+    if header.api_version < SESSIONS || epoch == FINAL_EPOCH || epoch == INITIAL_EPOCH {
+        if id != 0 {
+            core.close_session(id);
+        }
+        let wants_session = header.api_version >= SESSIONS && epoch == INITIAL_EPOCH;
+        return Ok(if wants_session { HeldSession::create(core, by_id) } else { HeldSession::alone(core, by_id) });
+    }
+    HeldSession::take(core, id, epoch, by_id)
+}
+
+async fn serve(core: Rc<Core>, header: RequestHeader, request: FetchRequest, mut held: HeldSession) -> Answer {
+    let began = tarn_runtime::now();
+    let max_wait = Duration::from_millis(request.max_wait_ms.max(0) as u64);
+    let scope = if held.is_full() { Scope::All } else { Scope::News };
+    let order = take_over(&core, &mut held, &request);
+    let limits = Limits {
+        min_bytes: request.min_bytes.max(0) as usize,
+        max_bytes: (request.max_bytes.max(0) as usize).min(core.node().fetch_max_bytes()),
+        isolation: isolation(&request),
+    };
+    let mut found = Found::new(order, held.is_full());
+    let mut asked = ask(&core, &mut held, scope, &limits, &mut found).await;
+    loop {
+        let waited = began.elapsed();
+        let enough = found.bytes() >= limits.min_bytes || found.is_urgent() || held.session().partitions.is_empty();
+        if enough || waited >= max_wait || !asked {
+            break;
+        }
+        arm(&core, &held).await;
+        let wake = held.session().wake.clone();
+        if timeout(max_wait - waited, wake.raised()).await.is_err() {
+            break;
+        }
+        asked = ask(&core, &mut held, Scope::News, &limits, &mut found).await;
+    }
+    let cut = found.fit(limits.max_bytes);
+    held.session_mut().requeue = cut;
+    let response = respond::response(&core, &held, found);
+    held.finish();
+    frame(&header, &response)
+}
+
+/// What a request asks for besides its partitions.
+struct Limits {
+    min_bytes: usize,
+    max_bytes: usize,
+    isolation: Isolation,
+}
+
+fn isolation(request: &FetchRequest) -> Isolation {
+    let replica = if request.replica_id == -1 { request.replica_state.replica_id } else { request.replica_id };
+    match (replica, request.isolation_level) {
+        (DEBUGGING, _) => Isolation::Replica,
+        (_, 1) => Isolation::ReadCommitted,
+        _ => Isolation::ReadUncommitted,
+    }
+}
+
+/// The partitions of a request in its order, with what each name stands for.
+pub(super) type Order = Vec<((TopicKey, PartitionIndex), Option<TopicIdPartition>)>;
+
+/// Brings the session up to the request: what is new or changed, what is forgotten.
+fn take_over(core: &Rc<Core>, held: &mut HeldSession, request: &FetchRequest) -> Order {
+    let by_id = held.session().by_id;
+    for topic in &request.forgotten_topics_data {
+        let key = key_of(by_id, &topic.topic, topic.topic_id);
+        for index in &topic.partitions {
+            held.forget(&(key.clone(), PartitionIndex(*index)));
+        }
+    }
+    let mut order = Vec::new();
+    for topic in &request.topics {
+        let key = key_of(by_id, &topic.topic, topic.topic_id);
+        let topic_id = core.view().topic(&key).map(|topic| topic.id);
+        for asked in &topic.partitions {
+            let named = (key.clone(), PartitionIndex(asked.partition));
+            let found = topic_id.map(|topic_id| TopicIdPartition { topic_id, partition: named.1 });
+            let found = found.filter(|partition| core.view().exists(*partition));
+            held.want(named.clone(), Lookup { found, wanted: wanted(asked) });
+            order.push((named, found));
+        }
+    }
+    held.look_up_again();
+    order
+}
+
+fn key_of(by_id: bool, name: &tarn_wire::Str, id: uuid::Uuid) -> TopicKey {
+    if by_id { TopicKey::Id(TopicId(id)) } else { TopicKey::Name(name.to_owned_str()) }
+}
+
+fn wanted(asked: &FetchPartition) -> Wanted {
+    Wanted {
+        fetch_offset: Offset(asked.fetch_offset),
+        max_bytes: asked.partition_max_bytes.max(0) as usize,
+        current_leader_epoch: Epoch(asked.current_leader_epoch),
+        last_fetched_epoch: Epoch(asked.last_fetched_epoch),
+    }
+}
+
+/// Asks every core that owns one of the session's partitions; false where none does.
+async fn ask(
+    core: &Rc<Core>,
+    held: &mut HeldSession,
+    scope: Scope,
+    limits: &Limits,
+    found: &mut Found,
+) -> bool {
+    held.session().wake.lower();
+    let changes = held.take_changes();
+    let mut cores: BTreeSet<CoreId> = held.session().cores.clone();
+    cores.extend(changes.keys().copied());
+    held.session_mut().cores.extend(changes.keys().copied());
+    let mut changes: BTreeMap<CoreId, held::Changes> = changes;
+    let mut replies = Vec::with_capacity(cores.len());
+    for owner in &cores {
+        let (reply, answer) = tarn_runtime::channel::reply();
+        let changes = changes.remove(owner).unwrap_or_default();
+        let read = FetchRead {
+            interest: held.session().interest,
+            wake: held.session().wake.clone(),
+            upserts: changes.upserts,
+            forgets: changes.forgets,
+            requeue: changes.requeue,
+            scope,
+            max_bytes: limits.max_bytes,
+            isolation: limits.isolation,
+            reply,
+        };
+        core.deliver(*owner, Envelope::Fetch(read)).await;
+        replies.push(answer);
+    }
+    for answer in replies {
+        if let Ok(partitions) = answer.await {
+            found.add(partitions);
+        }
+    }
+    found.add_missing(held.missing());
+    !cores.is_empty()
+}
+
+async fn arm(core: &Rc<Core>, held: &HeldSession) {
+    let session = held.session();
+    for owner in &session.cores {
+        core.deliver(*owner, Envelope::Arm(session.interest, session.wake.clone())).await;
+    }
+}

@@ -1,0 +1,115 @@
+//! The response of a fetch.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use tarn_record::PartitionIndex;
+use tarn_wire::messages::FetchResponse;
+use tarn_wire::messages::fetch_response::{
+    AbortedTransaction, EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
+};
+use tarn_wire::{ErrorCode, Str};
+
+use super::found::Found;
+use super::held::HeldSession;
+use crate::core::Core;
+use crate::interest::FetchedPartition;
+use crate::sessions::TopicKey;
+
+/// A request whose session is not right.
+pub(super) fn refused(error: ErrorCode) -> FetchResponse {
+    FetchResponse { error_code: error.0, ..Default::default() }
+}
+
+/// What was found, topic by topic: partitions of one topic that follow each other share its entry.
+pub(super) fn response(core: &Rc<Core>, held: &HeldSession, mut found: Found) -> FetchResponse {
+    let session = held.session();
+    let names: HashMap<_, _> = session
+        .partitions
+        .iter()
+        .filter_map(|((key, _), lookup)| Some((lookup.found?.topic_id, key.clone())))
+        .collect();
+    let session_id = if session.partitions.is_empty() { 0 } else { session.id };
+    let mut response = FetchResponse { session_id, ..Default::default() };
+    let missing = std::mem::take(&mut found.missing);
+    for partition in found.into_partitions() {
+        let Some(key) = names.get(&partition.partition.topic_id) else { continue };
+        let data = partition_data(core, partition, &mut response.node_endpoints);
+        push(&mut response, key, data);
+    }
+    for (key, index) in missing {
+        push(&mut response, &key, unknown(&key, index));
+    }
+    response
+}
+
+fn push(response: &mut FetchResponse, key: &TopicKey, data: PartitionData) {
+    let (topic, topic_id) = match key {
+        TopicKey::Name(name) => (name.clone(), uuid::Uuid::nil()),
+        TopicKey::Id(id) => (Str::default(), id.0),
+    };
+    match response.responses.last_mut() {
+        Some(last) if last.topic == topic && last.topic_id == topic_id => last.partitions.push(data),
+        _ => response.responses.push(FetchableTopicResponse { topic, topic_id, partitions: vec![data] }),
+    }
+}
+
+fn unknown(key: &TopicKey, index: PartitionIndex) -> PartitionData {
+    let error = match key {
+        TopicKey::Name(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        TopicKey::Id(_) => ErrorCode::UNKNOWN_TOPIC_ID,
+    };
+    PartitionData {
+        partition_index: index.0,
+        error_code: error.0,
+        high_watermark: -1,
+        aborted_transactions: None,
+        ..Default::default()
+    }
+}
+
+fn partition_data(
+    core: &Rc<Core>,
+    found: FetchedPartition,
+    endpoints: &mut Vec<NodeEndpoint>,
+) -> PartitionData {
+    let aborted = found.aborted.map(|aborted| {
+        let transactions = aborted.into_iter();
+        transactions
+            .map(|(producer_id, first)| AbortedTransaction { producer_id, first_offset: first.0 })
+            .collect()
+    });
+    let diverging = found.diverging.map(|(epoch, end)| EpochEndOffset { epoch: epoch.0, end_offset: end.0 });
+    PartitionData {
+        partition_index: found.partition.partition.0,
+        error_code: found.error.0,
+        high_watermark: found.high_watermark.0,
+        last_stable_offset: found.last_stable_offset.0,
+        log_start_offset: found.log_start.0,
+        diverging_epoch: diverging.unwrap_or_default(),
+        current_leader: current_leader(core, &found.partition, found.error, endpoints),
+        aborted_transactions: aborted,
+        records: Some(found.records),
+        ..Default::default()
+    }
+}
+
+/// Where the client should go instead (KIP-951).
+fn current_leader(
+    core: &Rc<Core>,
+    partition: &tarn_record::TopicIdPartition,
+    error: ErrorCode,
+    endpoints: &mut Vec<NodeEndpoint>,
+) -> LeaderIdAndEpoch {
+    if ![ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::FENCED_LEADER_EPOCH].contains(&error) {
+        return LeaderIdAndEpoch::default();
+    }
+    let Some((leader, epoch)) = core.view().leader(*partition) else { return LeaderIdAndEpoch::default() };
+    if let Some(node) = core.view().endpoint(leader, None)
+        && endpoints.iter().all(|known| known.node_id != leader.0)
+    {
+        let (host, rack) = (node.host.into(), node.rack.map(Str::from));
+        endpoints.push(NodeEndpoint { node_id: leader.0, host, port: i32::from(node.port), rack });
+    }
+    LeaderIdAndEpoch { leader_id: leader.0, leader_epoch: epoch.0 }
+}

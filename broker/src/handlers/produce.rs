@@ -1,0 +1,271 @@
+//! Produce: what clients write (kafka-protocol key 0).
+//!
+//! On the connection's core every batch is validated; then one envelope goes to each owning core. The
+//! call returns when the envelopes are on their way, so that a connection's batches keep their order; the
+//! answer waits for the replies.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tarn_record::validate::{ClientBatch, ClientBatchValidator, InvalidBatch, ProduceRules, Progress};
+use tarn_record::{PartitionIndex, Timestamp, TopicIdPartition};
+use tarn_runtime::channel::{self, Reply};
+use tarn_runtime::{CoreId, wall_clock_ms, yield_if_needed};
+use tarn_transport::{Answer, Outcome};
+use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use tarn_wire::messages::produce_response::{
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, PartitionProduceResponse, TopicProduceResponse,
+};
+use tarn_wire::messages::{ProduceRequest, ProduceResponse};
+use tarn_wire::{ErrorCode, RequestHeader, Str};
+
+use crate::core::Core;
+use crate::dispatch::frame;
+use crate::envelope::{Acks, AppendRequest, Envelope, Produced};
+use crate::limits;
+use crate::metadata_view::TopicRef;
+use crate::rules::TopicRules;
+
+/// The first version that names topics by id.
+const BY_ID: i16 = 13;
+/// The first version in which a producer may send zstd (KIP-110).
+const ZSTD: i16 = 7;
+
+/// Internal topics that only coordinators write.
+const INTERNAL: [&str; 4] =
+    ["__consumer_offsets", "__transaction_state", "__share_group_state", "__mirror_state"];
+
+/// Serves one request.
+pub async fn handle(core: Rc<Core>, header: RequestHeader, request: ProduceRequest) -> Outcome {
+    let Some(acks) = acks_of(request.acks) else {
+        return refuse_all(&header, &request, ErrorCode::INVALID_REQUIRED_ACKS);
+    };
+    let mut plan = Plan::default();
+    for topic in request.topic_data {
+        plan_topic(&core, &header, topic, &mut plan).await;
+    }
+    let deadline_ms = core.clock_ms() + (request.timeout_ms.max(0) as u64).min(limits::PRODUCE_WAIT_MS_MAX);
+    let replies = send(&core, plan.by_core, acks, deadline_ms).await;
+    let (topics, failed) = (plan.topics, plan.failed);
+    Outcome::Answer(Box::pin(async move {
+        let mut produced = failed;
+        for (partitions, reply) in replies {
+            match reply.await {
+                Ok(answers) => produced.extend(answers.into_iter().map(|answer| (answer.partition, answer.into()))),
+                Err(_) => produced.extend(partitions.into_iter().map(|partition| {
+                    (partition, Produced::failed(partition, ErrorCode::UNKNOWN_SERVER_ERROR, None).into())
+                })),
+            }
+        }
+        if acks == Acks::None {
+            return answer_nothing(&produced);
+        }
+        frame(&header, &respond(&core, topics, produced))
+    }))
+}
+
+/// One partition's outcome on its way to the response.
+struct Outcomes {
+    produced: Produced,
+    record_errors: Vec<(i32, String)>,
+}
+
+impl From<Produced> for Outcomes {
+    fn from(produced: Produced) -> Outcomes {
+        Outcomes { produced, record_errors: Vec::new() }
+    }
+}
+
+/// What a request comes to: items for cores, and what has failed already. Topics and partitions stay in
+/// the order of the request.
+#[derive(Default)]
+struct Plan {
+    topics: Vec<(TopicKeys, Vec<(PartitionIndex, TopicIdPartition)>)>,
+    by_core: BTreeMap<CoreId, Vec<(TopicIdPartition, ClientBatch)>>,
+    failed: Vec<(TopicIdPartition, Outcomes)>,
+}
+
+struct TopicKeys {
+    name: Str,
+    id: uuid::Uuid,
+}
+
+async fn plan_topic(core: &Rc<Core>, header: &RequestHeader, topic: TopicProduceData, plan: &mut Plan) {
+    let keys = TopicKeys { name: topic.name.to_owned_str(), id: topic.topic_id };
+    let view = core.view();
+    let found = if header.api_version >= BY_ID {
+        view.topic_by_id(tarn_record::TopicId(topic.topic_id)).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
+    } else {
+        view.topic_by_name(&topic.name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+    };
+    let mut partitions = Vec::with_capacity(topic.partition_data.len());
+    for data in topic.partition_data {
+        let index = PartitionIndex(data.index);
+        let topic_id = found.as_ref().map_or(tarn_record::TopicId(keys.id), |topic| topic.id);
+        let partition = TopicIdPartition { topic_id, partition: index };
+        partitions.push((index, partition));
+        let planned = match &found {
+            Ok(topic) => check(core, header, topic, data).await,
+            Err(error) => Err(Produced::failed(partition, *error, None).into()),
+        };
+        match planned {
+            Ok(batch) => plan.by_core.entry(core.owner(partition)).or_default().push((partition, batch)),
+            Err(outcome) => plan.failed.push((partition, outcome)),
+        }
+    }
+    plan.topics.push((keys, partitions));
+}
+
+/// What the connection's core can tell of one partition's data.
+async fn check(
+    core: &Rc<Core>,
+    header: &RequestHeader,
+    topic: &TopicRef,
+    data: PartitionProduceData,
+) -> Result<ClientBatch, Outcomes> {
+    let partition = TopicIdPartition { topic_id: topic.id, partition: PartitionIndex(data.index) };
+    let failed = |error, message: &str| Produced::failed(partition, error, Some(message.to_owned())).into();
+    if INTERNAL.contains(&&*topic.name) && header.client_id.as_deref() != Some("__admin_client") {
+        return Err(failed(ErrorCode::INVALID_TOPIC_EXCEPTION, "internal topics are written by coordinators only"));
+    }
+    core.view().check_leader(partition).map_err(|error| Produced::failed(partition, error, None))?;
+    let records = data.records.and_then(|records| records.to_bytes()).unwrap_or_default();
+    if records.is_empty() {
+        return Err(failed(ErrorCode::INVALID_RECORD, "a produce request holds one batch for each partition"));
+    }
+    let rules = core.rules(topic.id);
+    let rules = produce_rules(&rules, header.api_version);
+    let mut validator = ClientBatchValidator::new(records, &rules, Timestamp(wall_clock_ms()));
+    loop {
+        match validator.step(limits::VALIDATION_SLICE_BYTES) {
+            Progress::More => yield_if_needed().await,
+            Progress::Done(Ok(batch)) => return Ok(batch),
+            Progress::Done(Err(invalid)) => return Err(invalid_outcome(partition, invalid)),
+        }
+    }
+}
+
+fn produce_rules(rules: &TopicRules, api_version: i16) -> ProduceRules {
+    ProduceRules {
+        max_batch_bytes: rules.max_message_bytes,
+        compacted: rules.compacted,
+        timestamp_type: rules.timestamp_type,
+        before_max_ms: rules.timestamp_before_max_ms,
+        after_max_ms: rules.timestamp_after_max_ms,
+        zstd_allowed: api_version >= ZSTD,
+        decompressed_limit: limits::DECOMPRESSED_BATCH_BYTES,
+    }
+}
+
+fn invalid_outcome(partition: TopicIdPartition, invalid: InvalidBatch) -> Outcomes {
+    let error = ErrorCode(invalid.error.code());
+    let produced = Produced::failed(partition, error, Some(invalid.message));
+    Outcomes { produced, record_errors: invalid.record_errors }
+}
+
+type Sent = Vec<(Vec<TopicIdPartition>, Reply<Vec<Produced>>)>;
+
+async fn send(
+    core: &Rc<Core>,
+    by_core: BTreeMap<CoreId, Vec<(TopicIdPartition, ClientBatch)>>,
+    acks: Acks,
+    deadline_ms: u64,
+) -> Sent {
+    let mut replies = Vec::with_capacity(by_core.len());
+    for (owner, items) in by_core {
+        let (reply, answer) = channel::reply();
+        let partitions = items.iter().map(|(partition, _)| *partition).collect();
+        core.deliver(owner, Envelope::Append(AppendRequest { items, acks, deadline_ms, reply })).await;
+        replies.push((partitions, answer));
+    }
+    replies
+}
+
+fn acks_of(acks: i16) -> Option<Acks> {
+    match acks {
+        0 => Some(Acks::None),
+        1 => Some(Acks::Leader),
+        -1 => Some(Acks::All),
+        _ => None,
+    }
+}
+
+/// `acks=0` has no answer; the only way to tell a client to refresh its metadata is to hang up.
+fn answer_nothing(produced: &[(TopicIdPartition, Outcomes)]) -> Answer {
+    match produced.iter().find(|(_, outcome)| outcome.produced.error != ErrorCode::NONE) {
+        Some((partition, outcome)) => Answer::Close(format!(
+            "a produce with acks=0 to {partition} failed: {}",
+            outcome.produced.error.name()
+        )),
+        None => Answer::Nothing,
+    }
+}
+
+fn refuse_all(header: &RequestHeader, request: &ProduceRequest, error: ErrorCode) -> Outcome {
+    let responses = request.topic_data.iter().map(|topic| TopicProduceResponse {
+        name: topic.name.clone(),
+        topic_id: topic.topic_id,
+        partition_responses: topic
+            .partition_data
+            .iter()
+            .map(|data| PartitionProduceResponse {
+                index: data.index,
+                error_code: error.0,
+                base_offset: -1,
+                ..Default::default()
+            })
+            .collect(),
+    });
+    let response = ProduceResponse { responses: responses.collect(), ..Default::default() };
+    let answer = frame(header, &response);
+    Outcome::Answer(Box::pin(async move { answer }))
+}
+
+fn respond(
+    core: &Rc<Core>,
+    topics: Vec<(TopicKeys, Vec<(PartitionIndex, TopicIdPartition)>)>,
+    produced: Vec<(TopicIdPartition, Outcomes)>,
+) -> ProduceResponse {
+    let mut produced: BTreeMap<TopicIdPartition, Outcomes> = produced.into_iter().collect();
+    let responses = topics.into_iter().map(|(keys, partitions)| TopicProduceResponse {
+        name: keys.name,
+        topic_id: keys.id,
+        partition_responses: partitions
+            .into_iter()
+            .map(|(index, partition)| partition_response(core, index, produced.remove(&partition)))
+            .collect(),
+    });
+    ProduceResponse { responses: responses.collect(), ..Default::default() }
+}
+
+fn partition_response(
+    core: &Rc<Core>,
+    index: PartitionIndex,
+    outcome: Option<Outcomes>,
+) -> PartitionProduceResponse {
+    let Some(Outcomes { produced, record_errors }) = outcome else {
+        let error_code = ErrorCode::INVALID_REQUEST.0;
+        return PartitionProduceResponse { index: index.0, error_code, base_offset: -1, ..Default::default() };
+    };
+    let moved = [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::FENCED_LEADER_EPOCH].contains(&produced.error);
+    let leader = if moved { core.view().leader(produced.partition) } else { None };
+    PartitionProduceResponse {
+        index: index.0,
+        error_code: produced.error.0,
+        base_offset: produced.base_offset.0,
+        log_append_time_ms: produced.log_append_time.0,
+        log_start_offset: produced.log_start.0,
+        record_errors: record_errors
+            .into_iter()
+            .map(|(batch_index, message)| BatchIndexAndErrorMessage {
+                batch_index,
+                batch_index_error_message: Some(message.into()),
+            })
+            .collect(),
+        error_message: produced.message.map(Str::from),
+        current_leader: leader.map_or_else(LeaderIdAndEpoch::default, |(leader, epoch)| LeaderIdAndEpoch {
+            leader_id: leader.0,
+            leader_epoch: epoch.0,
+        }),
+    }
+}

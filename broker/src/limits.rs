@@ -1,0 +1,23 @@
+//! How much of anything a broker holds, each limit by its name.
+
+/// Produce requests that wait for the high watermark, on one core.
+pub const WAITING_PRODUCES_PER_CORE: usize = 100_000;
+
+/// Bytes appended on one core and not yet flushed, beyond which they are flushed in the background: what
+/// a crash makes the next start read again.
+pub const UNFLUSHED_BYTES_PER_CORE: u64 = 512 * 1024 * 1024;
+
+/// The longest that a produce request waits for its high watermark, whatever it asks for.
+pub const PRODUCE_WAIT_MS_MAX: u64 = 300_000;
+
+/// Envelopes that wait in a core's mailbox before senders wait.
+pub const MAILBOX_ENVELOPES: usize = 4096;
+
+/// Bytes of records that are validated before other tasks of the core get their turn.
+pub const VALIDATION_SLICE_BYTES: usize = 256 * 1024;
+
+/// Bytes that a compressed batch may decompress to.
+pub const DECOMPRESSED_BATCH_BYTES: usize = 256 * 1024 * 1024;
+
+/// How often the checkpoint files are written, in milliseconds.
+pub const CHECKPOINT_INTERVAL_MS: u64 = 5_000;

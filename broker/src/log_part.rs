@@ -1,0 +1,27 @@
+//! A slice of a log as a part of a response: the one place where the log's files meet the wire.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use tarn_log::FileSlice;
+use tarn_wire::{FilePart, FileRange, Part};
+
+#[derive(Debug)]
+struct LogRange(FileSlice);
+
+impl FileRange for LogRange {
+    fn open(&self) -> io::Result<Arc<File>> {
+        self.0.open_file()
+    }
+
+    fn is_current(&self) -> bool {
+        self.0.is_current()
+    }
+}
+
+/// The part that sends `slice`. Its descriptor is taken when the part is next to be sent.
+pub fn part_of(slice: FileSlice) -> Part {
+    let (position, len) = (slice.position(), slice.len());
+    Part::File(FilePart { range: Arc::new(LogRange(slice)), position, len })
+}

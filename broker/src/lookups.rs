@@ -1,0 +1,159 @@
+//! What cores are asked about their logs besides reading them: offsets, epochs, ends, gates.
+
+use std::rc::Rc;
+
+use tarn_log::TimestampSearch;
+use tarn_mirror::local_cluster::{Gate, KnownState, LocalError, LogEnds, MirrorGeneration};
+use tarn_record::{Epoch, Offset, Timestamp, TopicIdPartition};
+use tarn_runtime::channel::ReplySlot;
+use tarn_runtime::{Queue, blocking, spawn};
+use tarn_wire::ErrorCode;
+
+use crate::core::Core;
+use crate::envelope::{EpochEndAnswer, OffsetAnswer, OffsetQuery, OffsetSpec};
+use crate::partitions::Partitions;
+use crate::replica::Replica;
+
+/// Answers ListOffsets. Searches by timestamp read the log, so they run on another thread.
+pub fn offsets(core: &Rc<Core>, queries: Vec<OffsetQuery>, reply: ReplySlot<Vec<OffsetAnswer>>) {
+    let found: Vec<Looked> = queries.iter().map(|query| look(&core.partitions(), query)).collect();
+    if found.iter().all(|looked| matches!(looked, Looked::Found(_))) {
+        let _ = reply.fill(found.into_iter().map(Looked::finish).collect());
+        return;
+    }
+    spawn(Queue::Network, async move {
+        let searched = blocking(move || found.into_iter().map(Looked::finish).collect()).await;
+        if let Ok(answers) = searched {
+            let _ = reply.fill(answers);
+        }
+    })
+    .detach();
+}
+
+/// An answer, or what is still to be searched for it.
+enum Looked {
+    Found(OffsetAnswer),
+    Search(TopicIdPartition, TimestampSearch),
+}
+
+impl Looked {
+    fn finish(self) -> OffsetAnswer {
+        let (partition, search) = match self {
+            Looked::Found(answer) => return answer,
+            Looked::Search(partition, search) => (partition, search),
+        };
+        match search.run() {
+            Ok(Some(found)) => OffsetAnswer {
+                offset: found.offset,
+                timestamp: found.timestamp,
+                leader_epoch: found.leader_epoch,
+                ..OffsetAnswer::none(partition, ErrorCode::NONE)
+            },
+            Ok(None) => OffsetAnswer::none(partition, ErrorCode::NONE),
+            Err(_) => OffsetAnswer::none(partition, ErrorCode::KAFKA_STORAGE_ERROR),
+        }
+    }
+}
+
+impl OffsetAnswer {
+    /// No offset, for a reason or because there is none.
+    pub fn none(partition: TopicIdPartition, error: ErrorCode) -> OffsetAnswer {
+        let (offset, timestamp, leader_epoch) = (Offset::NONE, Timestamp::NONE, Epoch::NONE);
+        OffsetAnswer { partition, error, offset, timestamp, leader_epoch }
+    }
+}
+
+fn look(partitions: &Partitions, query: &OffsetQuery) -> Looked {
+    let Some(replica) = partitions.get(query.partition) else {
+        return Looked::Found(OffsetAnswer::none(query.partition, ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    };
+    if let Err(error) = replica.check_epoch(query.current_leader_epoch) {
+        return Looked::Found(OffsetAnswer::none(query.partition, error));
+    }
+    let none = OffsetAnswer::none(query.partition, ErrorCode::NONE);
+    let visible = replica.visible_end(query.isolation);
+    match query.spec {
+        OffsetSpec::Latest => {
+            let leader_epoch = epoch_at_end(replica, visible);
+            Looked::Found(OffsetAnswer { offset: visible, leader_epoch, ..none })
+        }
+        OffsetSpec::Earliest => {
+            let start = replica.log().start();
+            let leader_epoch = replica.log().epochs().at(start).unwrap_or(Epoch::NONE);
+            Looked::Found(OffsetAnswer { offset: start, leader_epoch, ..none })
+        }
+        OffsetSpec::LatestTiered | OffsetSpec::EarliestPendingUpload => Looked::Found(none),
+        OffsetSpec::MaxTimestamp => Looked::Search(query.partition, replica.log().max_timestamp(visible)),
+        OffsetSpec::AtOrAfter(timestamp) => {
+            Looked::Search(query.partition, replica.log().search_timestamp(timestamp, visible))
+        }
+    }
+}
+
+/// The epoch to name with the end of what is visible: the leader's own at the log end.
+fn epoch_at_end(replica: &Replica, visible: Offset) -> Epoch {
+    if visible >= replica.log().end() && !replica.is_ruled_by_a_mirror() {
+        return replica.leader_epoch();
+    }
+    replica.log().epochs().at(visible.plus(-1)).unwrap_or(Epoch::NONE)
+}
+
+/// Answers OffsetForLeaderEpoch (KIP-320).
+pub fn epoch_ends(
+    partitions: &Partitions,
+    queries: &[(TopicIdPartition, Epoch, Epoch)],
+) -> Vec<EpochEndAnswer> {
+    let answer = |(partition, known, asked): &(TopicIdPartition, Epoch, Epoch)| {
+        let none = EpochEndAnswer {
+            partition: *partition,
+            error: ErrorCode::NONE,
+            leader_epoch: Epoch::NONE,
+            end_offset: Offset::NONE,
+        };
+        let Some(replica) = partitions.get(*partition) else {
+            return EpochEndAnswer { error: ErrorCode::NOT_LEADER_OR_FOLLOWER, ..none };
+        };
+        if let Err(error) = replica.check_epoch(*known) {
+            return EpochEndAnswer { error, ..none };
+        }
+        let log = replica.log();
+        if *asked == replica.leader_epoch() && !replica.is_ruled_by_a_mirror() {
+            return EpochEndAnswer { leader_epoch: *asked, end_offset: log.end(), ..none };
+        }
+        match log.epochs().end_of(*asked, log.end()) {
+            Some(found) => EpochEndAnswer { leader_epoch: found.epoch, end_offset: found.end, ..none },
+            None => none,
+        }
+    };
+    queries.iter().map(answer).collect()
+}
+
+/// Where logs begin and end.
+pub fn ends(partitions: &Partitions, asked: &[TopicIdPartition]) -> Vec<Result<LogEnds, LocalError>> {
+    let answer = |partition: &TopicIdPartition| {
+        partitions.get(*partition).map(Replica::ends).ok_or(LocalError::NotLeader(*partition))
+    };
+    asked.iter().map(answer).collect()
+}
+
+/// Opens and closes gates.
+pub fn set_gates(
+    partitions: &mut Partitions,
+    gates: &[(TopicIdPartition, Gate)],
+) -> Vec<Result<MirrorGeneration, LocalError>> {
+    let mut set = |(partition, gate): &(TopicIdPartition, Gate)| match partitions.get_mut(*partition) {
+        Some(replica) => Ok(replica.set_gate(*gate)),
+        None => Err(LocalError::NotLeader(*partition)),
+    };
+    gates.iter().map(&mut set).collect()
+}
+
+/// Takes over what a coordinator knows.
+pub fn set_known_states(partitions: &mut Partitions, states: &[(TopicIdPartition, KnownState)]) {
+    for (partition, known) in states {
+        if let Some(replica) = partitions.get_mut(*partition) {
+            replica.set_known_state(*known);
+            partitions.news_of(*partition);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The replicas that one core owns, and what is to be done when they change.
+//!
+//! Everything here happens on the owning core without waiting. An operation that lets readers see more
+//! leaves it as news, which the core delivers when it is done with its own bookkeeping.
+//!
+//! Invariants:
+//! * a partition is here exactly while the metadata places it on this broker and the placement on this
+//!   core, or its log could not be opened;
+//! * a produce request that waits here is answered by its high watermark, its failure or its deadline.
+
+use std::collections::HashMap;
+use std::mem;
+
+use tarn_log::{FlushJob, Flushed, LogError};
+use tarn_mirror::local_cluster::{MirrorAppend, MirrorAppended};
+use tarn_record::{Offset, Timestamp, TopicIdPartition};
+use tarn_runtime::channel::{Flag, ReplySlot};
+use tarn_wire::ErrorCode;
+
+use crate::envelope::{Acks, AppendRequest, FetchRead, Produced};
+use crate::interest::{FetchedPartition, InterestId, Interests};
+use crate::limits;
+use crate::replica::waiting::{Done, Waiting};
+use crate::replica::{ProduceError, Replica};
+
+/// The partitions of one core.
+#[derive(Debug)]
+pub struct Partitions {
+    replicas: HashMap<TopicIdPartition, Replica>,
+    interests: Interests<Flag>,
+    waiting: Waiting<WaitingProduce>,
+    dirty: Vec<TopicIdPartition>,
+}
+
+/// A produce request that waits for the high watermark.
+#[derive(Debug)]
+struct WaitingProduce {
+    produced: Vec<Produced>,
+    reply: ReplySlot<Vec<Produced>>,
+}
+
+impl Default for Partitions {
+    fn default() -> Partitions {
+        Partitions {
+            replicas: HashMap::new(),
+            interests: Interests::default(),
+            waiting: Waiting::new(limits::WAITING_PRODUCES_PER_CORE),
+            dirty: Vec::new(),
+        }
+    }
+}
+
+impl Partitions {
+    /// The replica of a partition.
+    pub fn get(&self, partition: TopicIdPartition) -> Option<&Replica> {
+        self.replicas.get(&partition)
+    }
+
+    /// The replica of a partition, to be changed. Call `news_of` after a change that readers can see.
+    pub fn get_mut(&mut self, partition: TopicIdPartition) -> Option<&mut Replica> {
+        self.replicas.get_mut(&partition)
+    }
+
+    /// Every replica.
+    pub fn iter(&self) -> impl Iterator<Item = &Replica> {
+        self.replicas.values()
+    }
+
+    /// Takes a replica in. Sessions that asked for it before are told.
+    pub fn insert(&mut self, mut replica: Replica) {
+        let partition = replica.partition();
+        self.interests.watchers_of(partition).into_iter().for_each(|watcher| replica.watch(watcher));
+        self.replicas.insert(partition, replica);
+        self.news_of(partition);
+    }
+
+    /// Gives a replica up: what waits on it fails, and sessions are told at their next fetch.
+    pub fn remove(&mut self, partition: TopicIdPartition, error: ErrorCode) -> Option<Replica> {
+        let replica = self.replicas.remove(&partition)?;
+        answer(self.waiting.fail(partition, error));
+        for watcher in replica.watchers() {
+            wake(self.interests.has_news(*watcher));
+        }
+        Some(replica)
+    }
+
+    /// Appends what clients produced, and answers or lets the request wait.
+    pub fn append(&mut self, request: AppendRequest, now: Timestamp) {
+        let mut produced = Vec::with_capacity(request.items.len());
+        let mut open = Vec::new();
+        for (partition, batch) in &request.items {
+            let Some(replica) = self.replicas.get_mut(partition) else {
+                produced.push(Produced::failed(*partition, ErrorCode::NOT_LEADER_OR_FOLLOWER, None));
+                continue;
+            };
+            let result = replica.append(batch, now);
+            let outcome = Produced::from_result(replica, result.as_ref());
+            if let Ok(appended) = &result {
+                if replica.waits_for_flush() {
+                    self.dirty.push(*partition);
+                }
+                let required = appended.last.plus(1);
+                if request.acks == Acks::All && replica.high_watermark() < required {
+                    open.push((*partition, required));
+                }
+            }
+            produced.push(outcome);
+            self.news_of(*partition);
+        }
+        let waiting = WaitingProduce { produced, reply: request.reply };
+        if open.is_empty() {
+            waiting.answer(Vec::new());
+        } else if let Err(refused) = self.waiting.park(waiting, &open, request.deadline_ms) {
+            let errors = open.iter().map(|(partition, _)| (*partition, ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND));
+            refused.answer(errors.collect());
+        }
+    }
+
+    /// Appends what a mirror fetched.
+    pub fn append_mirrored(&mut self, appends: &[MirrorAppend], now: Timestamp) -> Vec<MirrorAppended> {
+        appends
+            .iter()
+            .map(|append| {
+                let Some(replica) = self.replicas.get_mut(&append.partition) else {
+                    return MirrorAppended::NotLeader;
+                };
+                let before = (replica.high_watermark(), replica.log().start());
+                let appended = replica.append_mirrored(append, now);
+                if before != (replica.high_watermark(), replica.log().start()) {
+                    self.news_of(append.partition);
+                }
+                appended
+            })
+            .collect()
+    }
+
+    /// Reads for a fetch session, and keeps what it wants.
+    pub fn fetch(&mut self, read: FetchRead) {
+        let interest = read.interest;
+        self.interests.open(interest, read.wake);
+        for partition in read.forgets {
+            if let (Some(watcher), Some(replica)) =
+                (self.interests.forget(interest, partition), self.replicas.get_mut(&partition))
+            {
+                replica.unwatch(watcher);
+            }
+        }
+        for (partition, wanted) in read.upserts {
+            if let (Some(watcher), Some(replica)) = (
+                self.interests.upsert(interest, partition, wanted),
+                self.replicas.get_mut(&partition),
+            ) {
+                replica.watch(watcher);
+            }
+        }
+        read.requeue.into_iter().for_each(|partition| self.interests.requeue(interest, partition));
+        let replicas = &self.replicas;
+        let partitions = self.interests.fetch(interest, read.scope, read.max_bytes, |partition, wanted, limit, first| {
+            match replicas.get(&partition) {
+                Some(replica) => replica.read(wanted, limit, first, read.isolation),
+                None => FetchedPartition::failed(partition, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            }
+        });
+        // A session that has gone closes its interest itself.
+        let _ = read.reply.fill(partitions);
+    }
+
+    /// Wakes the session at its next news; at once where there is news already.
+    pub fn arm(&mut self, interest: InterestId, wake: &Flag) {
+        if !self.interests.arm(interest) {
+            wake.raise();
+        }
+    }
+
+    /// Ends a session's interest.
+    pub fn close_interest(&mut self, interest: InterestId) {
+        for (partition, watcher) in self.interests.close(interest) {
+            if let Some(replica) = self.replicas.get_mut(&partition) {
+                replica.unwatch(watcher);
+            }
+        }
+    }
+
+    /// Tells the watchers of a partition, and the requests that wait on its high watermark.
+    pub fn news_of(&mut self, partition: TopicIdPartition) {
+        let Some(replica) = self.replicas.get(&partition) else { return };
+        for watcher in replica.watchers() {
+            wake(self.interests.has_news(*watcher));
+        }
+        answer(self.waiting.high_watermark(partition, replica.high_watermark()));
+    }
+
+    /// Answers the produce requests whose time is up.
+    pub fn expire(&mut self, now_ms: u64) {
+        answer(self.waiting.expire(now_ms));
+    }
+
+    /// When `expire` has something to do next.
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        self.waiting.next_deadline_ms()
+    }
+
+    /// The flushes that somebody waits for: one for each partition appended to since the last call.
+    pub fn flush_jobs(&mut self) -> Vec<(TopicIdPartition, FlushJob)> {
+        let mut dirty = mem::take(&mut self.dirty);
+        dirty.sort_unstable();
+        dirty.dedup();
+        dirty
+            .into_iter()
+            .filter_map(|partition| Some((partition, self.replicas.get_mut(&partition)?.flush_job()?)))
+            .collect()
+    }
+
+    /// True where a flush is waited for.
+    pub fn wants_flush(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// The flushes that bound what a crash would make us read again.
+    pub fn background_flush_jobs(&mut self) -> Vec<(TopicIdPartition, FlushJob)> {
+        let unflushed: u64 = self.replicas.values().map(|replica| replica.log().unflushed_bytes()).sum();
+        if unflushed < limits::UNFLUSHED_BYTES_PER_CORE {
+            return Vec::new();
+        }
+        let jobs = self.replicas.iter_mut();
+        jobs.filter_map(|(partition, replica)| Some((*partition, replica.flush_job()?))).collect()
+    }
+
+    /// A flush has ended.
+    ///
+    /// # Errors
+    /// The disk's refusal: nothing that was promised on this directory may be acknowledged any more.
+    pub fn flushed(
+        &mut self,
+        partition: TopicIdPartition,
+        result: Result<Flushed, LogError>,
+    ) -> Result<(), LogError> {
+        let flushed = result?;
+        if let Some(replica) = self.replicas.get_mut(&partition)
+            && replica.flushed(flushed)
+        {
+            self.news_of(partition);
+        }
+        Ok(())
+    }
+}
+
+impl Produced {
+    /// A batch that was not appended.
+    pub fn failed(partition: TopicIdPartition, error: ErrorCode, message: Option<String>) -> Produced {
+        Produced {
+            partition,
+            error,
+            message,
+            base_offset: Offset::NONE,
+            log_append_time: Timestamp::NONE,
+            log_start: Offset::NONE,
+            leader_epoch: tarn_record::Epoch::NONE,
+        }
+    }
+
+    fn from_result(replica: &Replica, result: Result<&tarn_log::Appended, &ProduceError>) -> Produced {
+        let partition = replica.partition();
+        let produced = match result {
+            Ok(appended) => Produced {
+                base_offset: appended.first,
+                log_append_time: appended.log_append_time,
+                ..Produced::failed(partition, ErrorCode::NONE, None)
+            },
+            Err(ProduceError::Refused(why)) => Produced::failed(partition, why.code(), Some(why.to_string())),
+            Err(ProduceError::Append(why)) => {
+                Produced::failed(partition, ErrorCode(why.code()), Some(why.to_string()))
+            }
+        };
+        Produced { log_start: replica.log().start(), leader_epoch: replica.leader_epoch(), ..produced }
+    }
+}
+
+impl WaitingProduce {
+    fn answer(mut self, errors: Vec<(TopicIdPartition, ErrorCode)>) {
+        for (partition, error) in errors {
+            for produced in self.produced.iter_mut().filter(|produced| produced.partition == partition) {
+                produced.error = error;
+            }
+        }
+        // A client that has gone does not want its answer.
+        let _ = self.reply.fill(self.produced);
+    }
+}
+
+fn answer(done: Vec<Done<WaitingProduce>>) {
+    done.into_iter().for_each(|done| done.answer.answer(done.errors));
+}
+
+fn wake(flag: Option<&Flag>) {
+    if let Some(flag) = flag {
+        flag.raise();
+    }
+}

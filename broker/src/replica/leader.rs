@@ -1,0 +1,366 @@
+//! The rules of a partition's leader: what may be appended, and how far readers see.
+//!
+//! Owned by the partition's core. It touches the log's files and nothing else: flushes and answers are
+//! the business of whoever calls it.
+//!
+//! Invariants:
+//! * `log start <= high watermark <= log end`, and the high watermark never goes back but by a
+//!   truncation;
+//! * while a mirror rules the log, only its appends under the current gate get in, and the high watermark
+//!   is the log end;
+//! * otherwise, with one replica, the high watermark is the end of what the flush policy promises.
+
+use std::sync::Arc;
+
+use tarn_log::{AppendError, Appended, FlushJob, FlushPolicy, Flushed, Log, ReadError, ReadPlan};
+use tarn_mirror::local_cluster::{
+    Gate, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
+};
+use tarn_record::validate::ClientBatch;
+use tarn_record::{Epoch, Offset, Timestamp, TopicIdPartition};
+use tarn_wire::ErrorCode;
+
+use super::guard::{Binding, WriteRefused};
+use crate::interest::{FetchedPartition, FirstBatch, Wanted, Watcher};
+use crate::log_part::part_of;
+use crate::rules::TopicRules;
+
+/// How far a reader sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Up to the high watermark.
+    ReadUncommitted,
+    /// Up to the last stable offset, with the aborted transactions named.
+    ReadCommitted,
+    /// Up to the log end: replicas and debugging consumers.
+    Replica,
+}
+
+/// One partition that this core owns and this broker leads.
+#[derive(Debug)]
+pub struct Replica {
+    partition: TopicIdPartition,
+    topic: Arc<str>,
+    log: Log,
+    leader_epoch: Epoch,
+    high_watermark: Offset,
+    rules: Arc<TopicRules>,
+    binding: Option<Binding>,
+    generations: u64,
+    watchers: Vec<Watcher>,
+}
+
+/// Why a client's batch was not appended.
+#[derive(Debug)]
+pub enum ProduceError {
+    /// A mirror rules the partition.
+    Refused(WriteRefused),
+    /// The log did not take it.
+    Append(AppendError),
+}
+
+impl Replica {
+    /// A replica of `log` that this broker leads in `leader_epoch`; `high_watermark` is what the
+    /// checkpoint says.
+    pub fn new(
+        partition: TopicIdPartition,
+        topic: Arc<str>,
+        log: Log,
+        leader_epoch: Epoch,
+        high_watermark: Offset,
+        rules: Arc<TopicRules>,
+    ) -> Replica {
+        let high_watermark = high_watermark.clamp(log.start(), log.end());
+        let mut replica = Replica {
+            partition,
+            topic,
+            log,
+            leader_epoch,
+            high_watermark,
+            rules,
+            binding: None,
+            generations: 0,
+            watchers: Vec::new(),
+        };
+        replica.advance_high_watermark();
+        replica
+    }
+
+    /// The partition.
+    pub fn partition(&self) -> TopicIdPartition {
+        self.partition
+    }
+
+    /// The topic's name.
+    pub fn topic(&self) -> &Arc<str> {
+        &self.topic
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The log, to be closed or deleted.
+    pub fn log_mut(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    /// The epoch in which this broker leads.
+    pub fn leader_epoch(&self) -> Epoch {
+        self.leader_epoch
+    }
+
+    /// The offset below which everything is committed.
+    pub fn high_watermark(&self) -> Offset {
+        self.high_watermark
+    }
+
+    /// The topic's rules in force.
+    pub fn rules(&self) -> &Arc<TopicRules> {
+        &self.rules
+    }
+
+    /// How the partition is bound to a mirror.
+    pub fn binding(&self) -> Option<&Binding> {
+        self.binding.as_ref()
+    }
+
+    /// Puts a watcher on the partition.
+    pub fn watch(&mut self, watcher: Watcher) {
+        self.watchers.push(watcher);
+    }
+
+    /// Takes a watcher off.
+    pub fn unwatch(&mut self, watcher: Watcher) {
+        self.watchers.retain(|other| *other != watcher);
+    }
+
+    /// Who is to be told of news.
+    pub fn watchers(&self) -> &[Watcher] {
+        &self.watchers
+    }
+
+    /// The metadata has changed: the epoch in which this broker leads, the topic's rules, the binding.
+    pub fn on_metadata(&mut self, leader_epoch: Epoch, rules: Arc<TopicRules>, binding: Option<Binding>) {
+        self.leader_epoch = self.leader_epoch.max(leader_epoch);
+        self.log.configure(rules.log.clone());
+        self.rules = rules;
+        self.binding = match (self.binding.take(), binding) {
+            (Some(kept), Some(new)) if kept.desired.mirror == new.desired.mirror => {
+                Some(Binding { desired: new.desired, ..kept })
+            }
+            (_, new) => new,
+        };
+        self.advance_high_watermark();
+    }
+
+    /// Appends what a client produced.
+    ///
+    /// # Errors
+    /// Why it was not appended.
+    pub fn append(&mut self, batch: &ClientBatch, now: Timestamp) -> Result<Appended, ProduceError> {
+        if let Some(binding) = &self.binding {
+            binding.check_write(&self.topic).map_err(ProduceError::Refused)?;
+        }
+        let appended = self
+            .log
+            .append_as_leader(batch, self.leader_epoch, self.rules.timestamp_type, now)
+            .map_err(ProduceError::Append)?;
+        self.advance_high_watermark();
+        Ok(appended)
+    }
+
+    /// Appends what a mirror fetched, and takes over the source's watermarks.
+    pub fn append_mirrored(&mut self, append: &MirrorAppend, now: Timestamp) -> MirrorAppended {
+        let leader_epoch = self.leader_epoch;
+        let Some(binding) = &mut self.binding else { return MirrorAppended::StaleGeneration };
+        if binding.gate != Some(append.generation) {
+            return MirrorAppended::StaleGeneration;
+        }
+        if let Some(last) = append.batches.last()
+            && last.header().leader_epoch > leader_epoch
+        {
+            return MirrorAppended::EpochBehind { batch_epoch: last.header().leader_epoch, leader_epoch };
+        }
+        binding.source_high_watermark = append.source_high_watermark;
+        let appended = self.log.append_as_is(&append.batches, now);
+        if append.source_log_start > self.log.start() {
+            // Advances at most to the end; records below the source's start are gone there too.
+            let start = append.source_log_start.min(self.log.end());
+            if let Err(error) = self.log.advance_start(start) {
+                return MirrorAppended::Storage(error.to_string());
+            }
+        }
+        self.advance_high_watermark();
+        match appended {
+            Ok(_) => MirrorAppended::Appended { log_end: self.log.end(), high_watermark: self.high_watermark },
+            Err(AppendError::Storage(error)) => MirrorAppended::Storage(error.to_string()),
+            Err(error) => MirrorAppended::NotNext { log_end: self.log.end(), reason: error.to_string() },
+        }
+    }
+
+    /// Opens or closes the gate for a mirror's appends. Every opening has a generation of its own.
+    pub fn set_gate(&mut self, gate: Gate) -> MirrorGeneration {
+        self.generations += 1;
+        let generation = MirrorGeneration(self.generations);
+        if let Some(binding) = &mut self.binding {
+            binding.gate = (gate == Gate::Open).then_some(generation);
+        }
+        generation
+    }
+
+    /// What the coordinator knows of the partition.
+    pub fn set_known_state(&mut self, known: KnownState) {
+        if let Some(binding) = &mut self.binding {
+            binding.known = known;
+        }
+        self.advance_high_watermark();
+    }
+
+    /// Where the log begins and ends.
+    pub fn ends(&self) -> LogEnds {
+        LogEnds {
+            log_start: self.log.start(),
+            log_end: self.log.end(),
+            high_watermark: self.high_watermark,
+            latest_epoch: self.log.latest_epoch(),
+            leader_epoch: self.leader_epoch,
+        }
+    }
+
+    /// The offset before which every transaction is decided.
+    pub fn last_stable_offset(&self) -> Offset {
+        self.log.last_stable_offset(self.high_watermark)
+    }
+
+    /// The offset a reader may read up to.
+    pub fn visible_end(&self, isolation: Isolation) -> Offset {
+        match isolation {
+            Isolation::ReadUncommitted => self.high_watermark,
+            Isolation::ReadCommitted => self.last_stable_offset(),
+            Isolation::Replica => self.log.end(),
+        }
+    }
+
+    /// Checks the leader epoch that a client thinks is in force.
+    ///
+    /// # Errors
+    /// FENCED_LEADER_EPOCH where it is older, UNKNOWN_LEADER_EPOCH where it is newer (KIP-320).
+    pub fn check_epoch(&self, known_to_client: Epoch) -> Result<(), ErrorCode> {
+        match known_to_client {
+            Epoch::NONE => Ok(()),
+            epoch if epoch < self.leader_epoch => Err(ErrorCode::FENCED_LEADER_EPOCH),
+            epoch if epoch > self.leader_epoch => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads for a fetch: at most about `limit` bytes.
+    pub fn read(
+        &self,
+        wanted: &Wanted,
+        limit: usize,
+        first: FirstBatch,
+        isolation: Isolation,
+    ) -> FetchedPartition {
+        if let Err(error) = self.check_epoch(wanted.current_leader_epoch) {
+            return FetchedPartition::failed(self.partition, error);
+        }
+        let visible = self.visible_end(isolation);
+        let mut fetched = FetchedPartition {
+            high_watermark: self.high_watermark,
+            last_stable_offset: self.last_stable_offset(),
+            log_start: self.log.start(),
+            ..FetchedPartition::failed(self.partition, ErrorCode::NONE)
+        };
+        if wanted.last_fetched_epoch != Epoch::NONE {
+            match self.diverging(wanted) {
+                Ok(None) => {}
+                Ok(diverging) => return FetchedPartition { diverging, ..fetched },
+                Err(error) => return FetchedPartition::failed(self.partition, error),
+            }
+        }
+        if wanted.fetch_offset > visible && self.is_known_at_the_source(wanted.fetch_offset) {
+            return fetched;
+        }
+        match self.log.read(wanted.fetch_offset, limit, first == FirstBatch::MayBeLarger, visible) {
+            Ok(plan) => {
+                if isolation == Isolation::ReadCommitted {
+                    match self.aborted(&plan, wanted, visible) {
+                        Ok(aborted) => fetched.aborted = Some(aborted),
+                        Err(error) => return FetchedPartition::failed(self.partition, error),
+                    }
+                }
+                plan.slices.iter().for_each(|slice| fetched.records.push(part_of(slice.clone())));
+                fetched
+            }
+            Err(error) => FetchedPartition::failed(self.partition, read_error(&error)),
+        }
+    }
+
+    /// A flush of what is not yet on the disk, for another thread; `None` where there is nothing to do.
+    pub fn flush_job(&mut self) -> Option<FlushJob> {
+        self.log.flush_job()
+    }
+
+    /// The flush is done: what it promises may now be seen.
+    pub fn flushed(&mut self, flushed: Flushed) -> bool {
+        self.log.flushed(flushed);
+        self.advance_high_watermark()
+    }
+
+    /// Whether an append has to be flushed before it is acknowledged.
+    pub fn waits_for_flush(&self) -> bool {
+        self.rules.flush != FlushPolicy::None && !self.is_ruled_by_a_mirror()
+    }
+
+    /// True while a mirror rules the log.
+    pub fn is_ruled_by_a_mirror(&self) -> bool {
+        self.binding.as_ref().is_some_and(Binding::rules_the_log)
+    }
+
+    /// Moves the high watermark to where it belongs; true where it moved.
+    fn advance_high_watermark(&mut self) -> bool {
+        let promised = if self.waits_for_flush() { self.log.recovery_point() } else { self.log.end() };
+        let promised = promised.clamp(self.log.start(), self.log.end());
+        if promised <= self.high_watermark && self.high_watermark >= self.log.start() {
+            return false;
+        }
+        self.high_watermark = promised;
+        self.log.on_high_watermark(promised);
+        true
+    }
+
+    /// A consumer that comes from the source may ask for what is not copied yet: that is no error.
+    fn is_known_at_the_source(&self, offset: Offset) -> bool {
+        self.binding.as_ref().is_some_and(|binding| {
+            binding.rules_the_log() && offset <= binding.source_high_watermark && offset > self.log.end()
+        }) || offset <= self.log.end()
+    }
+
+    fn diverging(&self, wanted: &Wanted) -> Result<Option<(Epoch, Offset)>, ErrorCode> {
+        let found = self.log.epochs().end_of(wanted.last_fetched_epoch, self.log.end());
+        let found = found.ok_or(ErrorCode::OFFSET_OUT_OF_RANGE)?;
+        let parted = found.epoch < wanted.last_fetched_epoch || found.end < wanted.fetch_offset;
+        Ok(parted.then_some((found.epoch, found.end)))
+    }
+
+    fn aborted(
+        &self,
+        plan: &ReadPlan,
+        wanted: &Wanted,
+        upper: Offset,
+    ) -> Result<Vec<(i64, Offset)>, ErrorCode> {
+        if plan.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = self.log.aborted_transactions(wanted.fetch_offset, upper);
+        let found = found.map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)?;
+        Ok(found.iter().map(|aborted| (aborted.producer_id.0, aborted.first_offset)).collect())
+    }
+}
+
+fn read_error(error: &ReadError) -> ErrorCode {
+    ErrorCode(error.code())
+}

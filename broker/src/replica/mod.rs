@@ -1,0 +1,8 @@
+//! One partition's replica and what waits on it.
+
+mod guard;
+mod leader;
+pub mod waiting;
+
+pub use guard::{Binding, WriteRefused};
+pub use leader::{Isolation, Replica};

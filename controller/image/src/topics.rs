@@ -1,0 +1,321 @@
+//! Topics and their partitions, by id and by name.
+//!
+//! Topics are shared between images: applying a change copies the topic it touches, once per batch.
+//!
+//! Invariants: both indexes hold the same topics; a partition's epoch grows with every change, its leader
+//! epoch with every change that names a leader.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use smallvec::SmallVec;
+use tarn_record::ids::{BrokerId, Epoch, PartitionIndex, TopicId};
+use tarn_wire::messages::{PartitionChangeRecord, PartitionRecord, TopicRecord};
+use tarn_wire::metadata::MetadataRecord;
+use uuid::Uuid;
+
+use crate::image::ReplayError;
+
+/// A few brokers, without memory of their own.
+pub type Brokers = SmallVec<[BrokerId; 4]>;
+
+/// In a PartitionChangeRecord: the leader stays.
+const LEADER_UNCHANGED: i32 = -2;
+/// A replica whose directory its broker has not chosen.
+const DIRECTORY_UNASSIGNED: Uuid = Uuid::nil();
+
+/// Every topic.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Topics {
+    by_id: OrdMap<TopicId, Arc<TopicImage>>,
+    by_name: OrdMap<Arc<str>, TopicId>,
+}
+
+/// One topic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopicImage {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its id.
+    pub id: TopicId,
+    /// Its partitions, in order.
+    pub partitions: BTreeMap<PartitionIndex, Arc<PartitionRegistration>>,
+}
+
+/// Who holds a partition and who leads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionRegistration {
+    /// The brokers that hold it, the preferred leader first.
+    pub replicas: Brokers,
+    /// The log directory of each replica; parallel to `replicas`.
+    pub directories: SmallVec<[Uuid; 1]>,
+    /// The replicas in sync.
+    pub isr: Brokers,
+    /// Replicas that a reassignment takes away.
+    pub removing_replicas: Brokers,
+    /// Replicas that a reassignment adds.
+    pub adding_replicas: Brokers,
+    /// Replicas that may lead though not in sync (KIP-966).
+    pub elr: Brokers,
+    /// Those that were eligible last.
+    pub last_known_elr: Brokers,
+    /// The leader; `BrokerId::NONE` where there is none.
+    pub leader: BrokerId,
+    /// 1 while the leader recovers from an unclean election.
+    pub leader_recovery_state: i8,
+    /// Raised with each leader.
+    pub leader_epoch: Epoch,
+    /// Raised with each change.
+    pub partition_epoch: i32,
+}
+
+impl Topics {
+    /// The topic called `name`.
+    pub fn by_name(&self, name: &str) -> Option<&Arc<TopicImage>> {
+        self.by_name.get(name).and_then(|id| self.by_id.get(id))
+    }
+
+    /// The topic with this id.
+    pub fn by_id(&self, id: TopicId) -> Option<&Arc<TopicImage>> {
+        self.by_id.get(&id)
+    }
+
+    /// The id of the topic called `name`.
+    pub fn id_of(&self, name: &str) -> Option<TopicId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// One partition.
+    pub fn partition(&self, id: TopicId, index: PartitionIndex) -> Option<&Arc<PartitionRegistration>> {
+        self.by_id(id)?.partitions.get(&index)
+    }
+
+    /// All topics in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<TopicImage>> {
+        self.by_name.values().filter_map(|id| self.by_id.get(id))
+    }
+
+    /// The names from `first` on, in order.
+    pub fn names_from(&self, first: &str) -> impl Iterator<Item = &Arc<str>> {
+        self.by_name.range::<_, str>((std::ops::Bound::Included(first), std::ops::Bound::Unbounded)).map(|(name, _)| name)
+    }
+
+    /// How many topics there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// True where there is no topic.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, record: &TopicRecord) -> Result<(TopicId, Arc<str>), ReplayError> {
+        let id = TopicId(record.topic_id);
+        if self.by_name.contains_key(&*record.name) || self.by_id.contains_key(&id) {
+            return Err(ReplayError::TopicExists { name: record.name.to_string(), id });
+        }
+        let name: Arc<str> = Arc::from(&*record.name);
+        self.by_name.insert(name.clone(), id);
+        self.by_id.insert(id, Arc::new(TopicImage { name: name.clone(), id, partitions: BTreeMap::new() }));
+        Ok((id, name))
+    }
+
+    pub(crate) fn remove(&mut self, id: TopicId) -> Result<Arc<TopicImage>, ReplayError> {
+        let topic = self.by_id.remove(&id).ok_or(ReplayError::UnknownTopicId { id })?;
+        self.by_name.remove(&topic.name);
+        Ok(topic)
+    }
+
+    pub(crate) fn put_partition(&mut self, record: &PartitionRecord) -> Result<(), ReplayError> {
+        let topic = self.topic_mut(TopicId(record.topic_id))?;
+        topic
+            .partitions
+            .insert(PartitionIndex(record.partition_id), Arc::new(PartitionRegistration::from_record(record)));
+        Ok(())
+    }
+
+    pub(crate) fn change_partition(&mut self, record: &PartitionChangeRecord) -> Result<(), ReplayError> {
+        let id = TopicId(record.topic_id);
+        let index = PartitionIndex(record.partition_id);
+        let partition = self
+            .topic_mut(id)?
+            .partitions
+            .get_mut(&index)
+            .ok_or(ReplayError::UnknownPartition { id, partition: index })?;
+        Arc::make_mut(partition).change(record);
+        Ok(())
+    }
+
+    pub(crate) fn clear_elr(&mut self, name: &str) -> Vec<(TopicId, PartitionIndex)> {
+        let ids: Vec<TopicId> = match name {
+            "" => self.by_id.keys().copied().collect(),
+            _ => self.id_of(name).into_iter().collect(),
+        };
+        let mut cleared = Vec::new();
+        for id in ids {
+            let Ok(topic) = self.topic_mut(id) else { continue };
+            for (index, partition) in &mut topic.partitions {
+                if !partition.elr.is_empty() || !partition.last_known_elr.is_empty() {
+                    let partition = Arc::make_mut(partition);
+                    partition.elr.clear();
+                    partition.last_known_elr.clear();
+                    cleared.push((id, *index));
+                }
+            }
+        }
+        cleared
+    }
+
+    fn topic_mut(&mut self, id: TopicId) -> Result<&mut TopicImage, ReplayError> {
+        self.by_id.get_mut(&id).map(Arc::make_mut).ok_or(ReplayError::UnknownTopicId { id })
+    }
+
+    pub(crate) fn to_records(&self, records: &mut Vec<MetadataRecord>) {
+        for topic in self.iter() {
+            records.push(TopicRecord { name: (&*topic.name).into(), topic_id: topic.id.0 }.into());
+            for (index, partition) in &topic.partitions {
+                records.push(partition.to_record(topic.id, *index).into());
+            }
+        }
+    }
+}
+
+impl PartitionRegistration {
+    /// True where `broker` holds a replica.
+    pub fn is_replica(&self, broker: BrokerId) -> bool {
+        self.replicas.contains(&broker)
+    }
+
+    /// The replica that should lead where it can.
+    pub fn preferred_leader(&self) -> BrokerId {
+        self.replicas.first().copied().unwrap_or(BrokerId::NONE)
+    }
+
+    /// True while replicas are being moved.
+    pub fn is_being_reassigned(&self) -> bool {
+        !self.removing_replicas.is_empty() || !self.adding_replicas.is_empty()
+    }
+
+    /// The record that says all of it, as a snapshot and an explicit leader epoch need it.
+    pub fn to_record(&self, topic: TopicId, index: PartitionIndex) -> PartitionRecord {
+        let optional = |brokers: &Brokers| (!brokers.is_empty()).then(|| ids(brokers));
+        PartitionRecord {
+            partition_id: index.0,
+            topic_id: topic.0,
+            replicas: ids(&self.replicas),
+            isr: ids(&self.isr),
+            removing_replicas: ids(&self.removing_replicas),
+            adding_replicas: ids(&self.adding_replicas),
+            leader: self.leader.0,
+            leader_recovery_state: self.leader_recovery_state,
+            leader_epoch: self.leader_epoch.0,
+            partition_epoch: self.partition_epoch,
+            directories: self.directories.to_vec(),
+            eligible_leader_replicas: optional(&self.elr),
+            last_known_elr: optional(&self.last_known_elr),
+        }
+    }
+
+    /// What a PartitionRecord says.
+    pub fn from_record(record: &PartitionRecord) -> PartitionRegistration {
+        let replicas = brokers(&record.replicas);
+        let mut directories: SmallVec<[Uuid; 1]> = record.directories.iter().copied().collect();
+        directories.resize(replicas.len(), DIRECTORY_UNASSIGNED);
+        PartitionRegistration {
+            replicas,
+            directories,
+            isr: brokers(&record.isr),
+            removing_replicas: brokers(&record.removing_replicas),
+            adding_replicas: brokers(&record.adding_replicas),
+            elr: optional_brokers(record.eligible_leader_replicas.as_deref()).unwrap_or_default(),
+            last_known_elr: optional_brokers(record.last_known_elr.as_deref()).unwrap_or_default(),
+            leader: BrokerId(record.leader),
+            leader_recovery_state: record.leader_recovery_state,
+            leader_epoch: Epoch(record.leader_epoch),
+            partition_epoch: record.partition_epoch,
+        }
+    }
+
+    fn change(&mut self, record: &PartitionChangeRecord) {
+        if let Some(replicas) = optional_brokers(record.replicas.as_deref()) {
+            self.directories = replicas.iter().map(|replica| self.directory_of(*replica)).collect();
+            self.replicas = replicas;
+        }
+        if let Some(directories) = record.directories.as_ref().filter(|given| !given.is_empty()) {
+            self.directories = directories.iter().copied().collect();
+            self.directories.resize(self.replicas.len(), DIRECTORY_UNASSIGNED);
+        }
+        let replace = |field: &mut Brokers, given: &Option<Vec<i32>>| {
+            if let Some(given) = given {
+                *field = brokers(given);
+            }
+        };
+        replace(&mut self.isr, &record.isr);
+        replace(&mut self.removing_replicas, &record.removing_replicas);
+        replace(&mut self.adding_replicas, &record.adding_replicas);
+        replace(&mut self.elr, &record.eligible_leader_replicas);
+        replace(&mut self.last_known_elr, &record.last_known_elr);
+        if record.leader != LEADER_UNCHANGED {
+            self.leader = BrokerId(record.leader);
+            self.leader_epoch.0 += 1;
+        }
+        if record.leader_recovery_state >= 0 {
+            self.leader_recovery_state = record.leader_recovery_state;
+        }
+        self.partition_epoch += 1;
+    }
+
+    fn directory_of(&self, replica: BrokerId) -> Uuid {
+        let at = self.replicas.iter().position(|known| *known == replica);
+        at.and_then(|at| self.directories.get(at).copied()).unwrap_or(DIRECTORY_UNASSIGNED)
+    }
+}
+
+fn brokers(ids: &[i32]) -> Brokers {
+    ids.iter().map(|id| BrokerId(*id)).collect()
+}
+
+fn optional_brokers(ids: Option<&[i32]>) -> Option<Brokers> {
+    ids.map(brokers)
+}
+
+fn ids(brokers: &[BrokerId]) -> Vec<i32> {
+    brokers.iter().map(|broker| broker.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_names_a_leader_raises_its_epoch_even_where_it_is_the_same() {
+        let mut partition = partition(&[1, 2]);
+        partition.change(&PartitionChangeRecord { leader: 1, ..PartitionChangeRecord::default() });
+        assert_eq!((partition.leader, partition.leader_epoch, partition.partition_epoch), (BrokerId(1), Epoch(1), 1));
+        partition.change(&PartitionChangeRecord { isr: Some(vec![1]), ..PartitionChangeRecord::default() });
+        assert_eq!((partition.leader_epoch, partition.partition_epoch), (Epoch(1), 2));
+        assert_eq!(partition.isr.as_slice(), [BrokerId(1)]);
+    }
+
+    #[test]
+    fn a_replica_that_stays_keeps_its_directory() {
+        let mut partition = partition(&[1, 2]);
+        let kept = partition.directories[1];
+        partition.change(&PartitionChangeRecord { replicas: Some(vec![3, 2]), ..PartitionChangeRecord::default() });
+        assert_eq!(partition.directories.as_slice(), [DIRECTORY_UNASSIGNED, kept]);
+    }
+
+    fn partition(replicas: &[i32]) -> PartitionRegistration {
+        PartitionRegistration::from_record(&PartitionRecord {
+            replicas: replicas.to_vec(),
+            isr: replicas.to_vec(),
+            directories: replicas.iter().map(|_| Uuid::new_v4()).collect(),
+            leader: replicas[0],
+            leader_epoch: 0,
+            partition_epoch: 0,
+            ..PartitionRecord::default()
+        })
+    }
+}

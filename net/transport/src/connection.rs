@@ -1,0 +1,252 @@
+//! One accepted client: reads requests, hands them to the service, writes the answers in order.
+//!
+//! One task does it all: it reads, lets the answers make progress, writes, and watches the clock, each as
+//! far as it gets. A client that stops reading its answers therefore costs nobody else anything, and
+//! everything that belongs to the connection goes when the task ends.
+//!
+//! Invariants:
+//! * the service sees the requests of a connection one after the other, in order;
+//! * answers leave in the order of their requests;
+//! * nothing that a client sends ends more than its own connection.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use tarn_runtime::socket::Socket;
+use tarn_runtime::{now, sleep, yield_if_needed};
+use tarn_wire::messages::api_versions_request::ApiVersionsRequest;
+use tarn_wire::{ApiKey, Cursor, Message, RequestHeader, decode_request_header, encode_response};
+
+use crate::budget::{InboundBudget, Permit};
+use crate::frames::{FrameError, FrameReader, InboundFrame};
+use crate::limits::ConnectionLimits;
+use crate::metrics::TransportMetrics;
+use crate::pipeline::{Due, Pipeline};
+use crate::progress::{Progress, Stillness};
+use crate::response::{FrameWriter, WriteError};
+use crate::service::{Answer, ConnectionInfo, InboundRequest, Outcome, Service};
+use crate::versions::{self, ApiRanges};
+
+/// What all connections of a core share.
+pub(crate) struct Shared<S> {
+    pub(crate) service: Rc<S>,
+    pub(crate) limits: ConnectionLimits,
+    pub(crate) budget: Arc<InboundBudget>,
+    pub(crate) metrics: Arc<TransportMetrics>,
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The client closed it.
+    ByClient,
+    /// The network did.
+    Broken(std::io::Error),
+    /// What the client sent is no request that is served here.
+    Malformed(String),
+    /// Nothing moved.
+    Still(Stillness),
+    /// The service gave it up.
+    ByService(String),
+    /// A response could not be finished.
+    Unsent(WriteError),
+}
+
+/// What one connection's halves share.
+struct Connection<S> {
+    shared: Rc<Shared<S>>,
+    info: Rc<ConnectionInfo>,
+    apis: Rc<ApiRanges>,
+    progress: Rc<Progress>,
+    pipeline: Pipeline,
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve<S: Service>(socket: Socket, info: Rc<ConnectionInfo>, shared: Rc<Shared<S>>) -> Ended {
+    let (read, write) = socket.split();
+    let connection = Connection {
+        apis: shared.service.api_versions(&info.listener).apis,
+        progress: Rc::new(Progress::new(now())),
+        pipeline: Pipeline::new(shared.limits.pipeline_depth),
+        shared,
+        info,
+    };
+    let frames = FrameReader::new(read, Arc::clone(&connection.shared.budget));
+    let metrics = Arc::clone(&connection.shared.metrics);
+    let writer = FrameWriter::new(write, Rc::clone(&connection.progress), metrics);
+    connection.run(frames, writer).await
+}
+
+impl<S: Service> Connection<S> {
+    /// Reads, answers, writes and watches, until one of them says that it is over.
+    async fn run(&self, frames: FrameReader, writer: FrameWriter) -> Ended {
+        let mut reading = pin!(self.read(frames));
+        let mut writing = pin!(self.write(writer));
+        let mut watching = pin!(self.watch());
+        // Why no more is read, while earlier answers still leave.
+        let mut read_ended = None;
+        poll_fn(|cx| {
+            loop {
+                let before = self.pipeline.changes();
+                if read_ended.is_none()
+                    && let Poll::Ready(ended) = reading.as_mut().poll(cx)
+                {
+                    self.pipeline.poll_answers(cx);
+                    match &ended {
+                        Ended::Broken(_) => return Poll::Ready(ended),
+                        // Nobody waits for what is parked; what is ready may still find a half-open peer.
+                        Ended::ByClient => self.pipeline.abandon_unready(),
+                        _ => {}
+                    }
+                    self.pipeline.end();
+                    read_ended = Some(ended);
+                }
+                self.pipeline.poll_answers(cx);
+                if let Poll::Ready(written) = writing.as_mut().poll(cx) {
+                    return Poll::Ready(match written {
+                        Ok(()) => read_ended.take().unwrap_or(Ended::ByClient),
+                        Err(ended) => ended,
+                    });
+                }
+                if self.pipeline.changes() == before {
+                    break;
+                }
+            }
+            watching.as_mut().poll(cx).map(Ended::Still)
+        })
+        .await
+    }
+
+    /// Reads requests and has the service take them, until no more can come.
+    async fn read(&self, mut frames: FrameReader) -> Ended {
+        loop {
+            self.pipeline.room().await;
+            yield_if_needed().await;
+            let limit = || self.shared.limits.max_request_bytes;
+            let due = match frames.next(limit, &self.progress).await {
+                Ok(Some(frame)) => self.take(frame).await,
+                Ok(None) => return Ended::ByClient,
+                Err(FrameError::Io(error)) => return Ended::Broken(error),
+                Err(FrameError::CutShort { .. }) => return Ended::ByClient,
+                Err(malformed) => return Ended::Malformed(malformed.to_string()),
+            };
+            match due {
+                Ok(due) => self.pipeline.push(due),
+                Err(ended) => return ended,
+            }
+        }
+    }
+
+    /// Has one request taken, by the service or, where it is ApiVersions, here.
+    async fn take(&self, frame: InboundFrame) -> Result<Due, Ended> {
+        let InboundFrame { bytes, permit } = frame;
+        self.shared.metrics.requests.add(1);
+        self.shared.metrics.bytes_received.add(bytes.len() as u64);
+        let (header, body) = self.header(bytes)?;
+        if header.api_key == ApiKey::API_VERSIONS {
+            return self.api_versions(&header, body).map(Due::Ready);
+        }
+        self.call(header, body, permit).await
+    }
+
+    async fn call(&self, header: RequestHeader, body: Cursor, permit: Permit) -> Result<Due, Ended> {
+        let connection = Rc::clone(&self.info);
+        let request = InboundRequest { header, body, connection, permit };
+        match Rc::clone(&self.shared.service).call(request).await {
+            Outcome::Answer(answer) => Ok(Due::Running(answer)),
+            Outcome::Close(why) => Err(Ended::ByService(why)),
+        }
+    }
+
+    /// The header of a request that this listener serves; ApiVersions it serves in any version.
+    fn header(&self, frame: Bytes) -> Result<(RequestHeader, Cursor), Ended> {
+        let mut body = Cursor::new(frame);
+        let header = decode_request_header(&mut body).map_err(|error| Ended::Malformed(error.to_string()))?;
+        let RequestHeader { api_key, api_version, .. } = header;
+        if api_key == ApiKey::API_VERSIONS || self.apis.serves(api_key, api_version) {
+            return Ok((header, body));
+        }
+        let listener = &self.info.listener;
+        Err(Ended::Malformed(format!("{api_key} version {api_version} is not served on listener {listener}")))
+    }
+
+    fn api_versions(&self, header: &RequestHeader, mut body: Cursor) -> Result<Answer, Ended> {
+        let version = header.api_version;
+        let (response, version) = if ApiVersionsRequest::has_version(version) {
+            let request = ApiVersionsRequest::decode(&mut body, version);
+            let request = request.map_err(|error| Ended::Malformed(error.to_string()))?;
+            if let Some(software) = versions::client_software(&request) {
+                self.info.set_client_software(software);
+            }
+            let data = self.shared.service.api_versions(&self.info.listener);
+            (versions::answer(&request, version, &data), version)
+        } else {
+            (versions::unsupported(), 0)
+        };
+        encode_response(header.correlation_id, version, &response)
+            .map(Answer::Frame)
+            .map_err(|error| Ended::ByService(error.to_string()))
+    }
+
+    /// Writes answers as they become due. Ends without an error once no more can come.
+    async fn write(&self, mut writer: FrameWriter) -> Result<(), Ended> {
+        loop {
+            let answer = match self.pipeline.take_ready() {
+                Some(answer) => answer,
+                None => {
+                    writer.flush().await.map_err(Ended::from)?;
+                    let Some(answer) = self.pipeline.next().await else { return Ok(()) };
+                    answer
+                }
+            };
+            match answer {
+                Answer::Frame(frame) => writer.write(frame).await.map_err(Ended::from)?,
+                Answer::Nothing => self.progress.moved(now()),
+                Answer::Close(why) => {
+                    writer.flush().await.map_err(Ended::from)?;
+                    return Err(Ended::ByService(why));
+                }
+            }
+        }
+    }
+
+    /// Ends when nothing has moved for too long.
+    async fn watch(&self) -> Stillness {
+        loop {
+            let answers_due = !self.pipeline.is_empty();
+            match self.progress.check(now(), self.shared.limits.idle_timeout, answers_due) {
+                Ok(pause) => sleep(pause).await,
+                Err(still) => return still,
+            }
+        }
+    }
+}
+
+impl From<WriteError> for Ended {
+    fn from(error: WriteError) -> Ended {
+        match error {
+            WriteError::Io(error) => Ended::Broken(error),
+            unsent => Ended::Unsent(unsent),
+        }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::ByClient => f.write_str("the client closed it"),
+            Ended::Broken(error) => write!(f, "it broke: {error}"),
+            Ended::Malformed(why) => write!(f, "the client does not speak the protocol: {why}"),
+            Ended::Still(Stillness::Idle(time)) => write!(f, "no request came for {time:?}"),
+            Ended::Still(Stillness::FrameStalled(time)) => write!(f, "a request stopped half-way for {time:?}"),
+            Ended::Still(Stillness::NotReading(time)) => write!(f, "the client read nothing for {time:?}"),
+            Ended::ByService(why) => write!(f, "it cannot go on: {why}"),
+            Ended::Unsent(error) => write!(f, "a response could not be finished: {error}"),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The connections of one core: takes the sockets that the acceptor deals to it and serves each in a task
+//! of its own.
+//!
+//! Owned by the core. A connection whose service panics is closed, the others go on.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_lite::future;
+use tarn_runtime::channel::{Flag, LocalNotify, Receiver};
+use tarn_runtime::socket::Socket;
+use tarn_runtime::{Queue, catch_panics, spawn};
+
+use crate::admission::Seat;
+use crate::budget::InboundBudget;
+use crate::connection::{Ended, Shared, serve};
+use crate::limits::ConnectionLimits;
+use crate::listener::{Accepted, ListenerName};
+use crate::metrics::TransportMetrics;
+use crate::service::{ConnectionId, ConnectionInfo, Service};
+
+static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
+
+/// Serves the connections of one core.
+pub struct Server<S> {
+    shared: Rc<Shared<S>>,
+    open: Rc<Open>,
+}
+
+/// The connections that are open, and the word to end them.
+#[derive(Default)]
+struct Open {
+    count: Cell<usize>,
+    closed: LocalNotify,
+    stopping: Cell<bool>,
+    stop: LocalNotify,
+}
+
+impl<S: Service> Server<S> {
+    /// A server that answers with `service`. The budget is the node's, the rest is this core's.
+    pub fn new(
+        service: Rc<S>,
+        limits: ConnectionLimits,
+        budget: Arc<InboundBudget>,
+        metrics: Arc<TransportMetrics>,
+    ) -> Server<S> {
+        let shared = Rc::new(Shared { service, limits, budget, metrics });
+        Server { shared, open: Rc::default() }
+    }
+
+    /// Serves what comes in through `sockets` until `stop` is raised or all senders are gone; then closes
+    /// every connection and waits until their tasks have ended.
+    pub async fn run(&self, mut sockets: Receiver<Accepted>, stop: Flag) {
+        let stopped = async {
+            stop.raised().await;
+            None
+        };
+        let mut stopped = std::pin::pin!(stopped);
+        while let Some(accepted) = future::or(stopped.as_mut(), sockets.recv()).await {
+            self.begin(accepted);
+        }
+        // Where senders are gone, connections go on until they are told to end.
+        stop.raised().await;
+        self.close_all().await;
+    }
+
+    /// Serves one socket that came from elsewhere than an acceptor; it ends with the others.
+    pub fn serve(&self, socket: Socket, listener: ListenerName, peer: SocketAddr) {
+        self.begin(Accepted { socket, listener, peer, seat: Seat::free() });
+    }
+
+    /// The connections that are open now.
+    pub fn connections(&self) -> usize {
+        self.open.count.get()
+    }
+
+    /// Closes every connection and waits until their tasks have ended.
+    pub async fn close_all(&self) {
+        self.open.stopping.set(true);
+        self.open.stop.notify_all();
+        loop {
+            let closed = self.open.closed.wait();
+            if self.open.count.get() == 0 {
+                return;
+            }
+            closed.await;
+        }
+    }
+
+    fn begin(&self, accepted: Accepted) {
+        if self.open.stopping.get() {
+            return;
+        }
+        let Accepted { socket, listener, peer, seat } = accepted;
+        // A peer that is gone already has no address to tell.
+        let Ok(local) = socket.local_addr() else { return };
+        let id = ConnectionId(NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed));
+        let info = Rc::new(ConnectionInfo::new(id, listener, peer, local));
+        let guard = OpenGuard::new(&self.open, &self.shared.metrics, seat);
+        let shared = Rc::clone(&self.shared);
+        spawn(Queue::Network, async move {
+            let stopped = async {
+                guard.open.stopped().await;
+                Ok(None)
+            };
+            let served = catch_panics(async { Some(serve(socket, Rc::clone(&info), shared).await) });
+            match future::or(stopped, served).await {
+                Ok(ended) => report(&info, ended.as_ref(), &guard.metrics),
+                Err(panic) => {
+                    guard.metrics.connections_panicked.add(1);
+                    let ConnectionInfo { id, peer, .. } = &*info;
+                    tracing::error!(%id, %peer, "connection closed: its service {panic}");
+                }
+            }
+        })
+        .detach();
+    }
+}
+
+fn report(info: &ConnectionInfo, ended: Option<&Ended>, metrics: &TransportMetrics) {
+    let ConnectionInfo { id, peer, listener, .. } = info;
+    let Some(ended) = ended else {
+        tracing::debug!(%id, %peer, %listener, "connection closed: the server stops");
+        return;
+    };
+    match ended {
+        Ended::Still(_) => metrics.connections_closed_idle.add(1),
+        Ended::Malformed(_) => metrics.connections_closed_malformed.add(1),
+        _ => {}
+    }
+    match ended {
+        Ended::ByClient | Ended::Broken(_) | Ended::Still(_) => {
+            tracing::debug!(%id, %peer, %listener, "connection closed: {ended}");
+        }
+        Ended::Malformed(_) | Ended::ByService(_) | Ended::Unsent(_) => {
+            tracing::info!(%id, %peer, %listener, "connection closed: {ended}");
+        }
+    }
+}
+
+impl Open {
+    /// Waits for the word to end.
+    async fn stopped(&self) {
+        let word = self.stop.wait();
+        if !self.stopping.get() {
+            word.await;
+        }
+    }
+}
+
+/// Counts a connection as open while it lives, however it ends.
+struct OpenGuard {
+    open: Rc<Open>,
+    metrics: Arc<TransportMetrics>,
+    _seat: Seat,
+}
+
+impl OpenGuard {
+    fn new(open: &Rc<Open>, metrics: &Arc<TransportMetrics>, seat: Seat) -> OpenGuard {
+        open.count.set(open.count.get() + 1);
+        metrics.connections_opened.add(1);
+        OpenGuard { open: Rc::clone(open), metrics: Arc::clone(metrics), _seat: seat }
+    }
+}
+
+impl Drop for OpenGuard {
+    fn drop(&mut self) {
+        self.open.count.set(self.open.count.get() - 1);
+        self.metrics.connections_closed.add(1);
+        self.open.closed.notify_all();
+    }
+}

@@ -1,0 +1,304 @@
+//! Appending: as leader, which gives batches their offsets, and as it is, which keeps them.
+//!
+//! Everything is checked before the first byte is written. Then one write takes as many consecutive
+//! batches as the segment holds, and only after it do the log end, the indexes, the epochs and the
+//! producer states move.
+
+use std::io::IoSlice;
+
+use smallvec::SmallVec;
+use tarn_record::{
+    BatchHeader, ClientBatch, ControlRecord, Epoch, Offset, Stamp, Stamped, Timestamp, TimestampType,
+    ValidBatch,
+};
+
+use super::Log;
+use crate::config::FlushPolicy;
+use crate::epochs::EpochError;
+use crate::error::{AppendError, LogError};
+use crate::limits::SEGMENT_BYTES_MAX;
+use crate::producers::{Check, CompletedTransaction, Origin, Outcome};
+use crate::segment::txn_index::AbortedTransaction;
+
+/// What an append did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The offset of the first record; the log end where all batches were there already.
+    pub first: Offset,
+    /// The offset of the last record.
+    pub last: Offset,
+    /// How many bytes were written.
+    pub bytes: usize,
+    /// The timestamp that the records got; [`Timestamp::NONE`] where they keep their own.
+    pub log_append_time: Timestamp,
+    /// The producer sent this batch before: its first offset and largest timestamp. Nothing was written.
+    pub duplicate_of: Option<(Offset, Timestamp)>,
+    /// How many batches the log had already; they were skipped.
+    pub skipped: usize,
+    /// A new segment was begun.
+    pub rolled: bool,
+}
+
+impl Appended {
+    fn nothing(end: Offset) -> Appended {
+        Appended {
+            first: end,
+            last: end.plus(-1),
+            bytes: 0,
+            log_append_time: Timestamp::NONE,
+            duplicate_of: None,
+            skipped: 0,
+            rolled: false,
+        }
+    }
+}
+
+impl Log {
+    /// Appends a client's batch at the log end, in `leader_epoch`. With `LogAppendTime` its records get
+    /// the timestamp `now`. A batch that the producer sent before is recognised and not written again.
+    ///
+    /// # Errors
+    /// Where the producer's sequence or epoch does not fit, the leader was deposed, or the disk refused.
+    /// Nothing has changed then.
+    pub fn append_as_leader(
+        &mut self,
+        client: &ClientBatch,
+        leader_epoch: Epoch,
+        timestamp_type: TimestampType,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
+        let header = client.batch.header();
+        if let Check::Duplicate { base_offset, last_offset, timestamp } =
+            self.producers.check(header, Origin::Client)?
+        {
+            return Ok(Appended {
+                first: base_offset,
+                last: last_offset,
+                duplicate_of: Some((base_offset, timestamp)),
+                ..Appended::nothing(self.end)
+            });
+        }
+        let (stamp, log_append_time) = match timestamp_type {
+            TimestampType::CreateTime => {
+                (Stamp::CreateTime { max_timestamp: client.max_timestamp }, Timestamp::NONE)
+            }
+            TimestampType::LogAppendTime => (Stamp::LogAppendTime(now), now),
+        };
+        let appended = self.append_stamped(&client.batch, leader_epoch, stamp, now)?;
+        Ok(Appended { log_append_time, ..appended })
+    }
+
+    /// Appends a batch of this broker's own making at the log end, in `leader_epoch`: markers,
+    /// coordinators' records, metadata. Sequences are not checked.
+    ///
+    /// # Errors
+    /// As for [`Log::append_as_leader`].
+    pub fn append_as_leader_raw(
+        &mut self,
+        batch: &ValidBatch,
+        leader_epoch: Epoch,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
+        let stamp = Stamp::CreateTime { max_timestamp: batch.header().max_timestamp };
+        self.append_stamped(batch, leader_epoch, stamp, now)
+    }
+
+    fn append_stamped(
+        &mut self,
+        batch: &ValidBatch,
+        leader_epoch: Epoch,
+        stamp: Stamp,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
+        let newest = self.latest_epoch();
+        if leader_epoch < newest {
+            return Err(EpochError::Regressed { offset: self.end, epoch: leader_epoch, newest }.into());
+        }
+        self.check_room(batch.header())?;
+        let stamped = batch.restamped(self.end, leader_epoch, stamp);
+        let rolled = self.prepare(&stamped.header, now)?;
+        self.write(&[IoSlice::new(&stamped.header_bytes), IoSlice::new(&stamped.body)])?;
+        if self.config.flush != FlushPolicy::None {
+            self.active().file().promise();
+        }
+        let Stamped { header, .. } = stamped;
+        self.note(&header, ControlRecord::parse(batch).as_ref());
+        self.active_mut().spill();
+        let (first, last) = (header.base_offset, header.last_offset());
+        Ok(Appended { first, last, bytes: header.size(), rolled, ..Appended::nothing(self.end) })
+    }
+
+    /// Appends batches that another leader wrote, as they are: a follower's or a mirror's. Offsets may
+    /// have gaps, epochs do not decrease. Batches that the log has already are skipped. An empty log
+    /// accepts the batch that spans its start.
+    ///
+    /// # Errors
+    /// Where a batch overlaps the log and is not the one there, or is of an older epoch, or the disk
+    /// refused. What was appended before an error stays: the log end says up to where.
+    pub fn append_as_is(&mut self, batches: &[ValidBatch], now: Timestamp) -> Result<Appended, AppendError> {
+        let skipped = self.count_known(batches)?;
+        let mut rest = &batches[skipped..];
+        self.check_order(rest)?;
+        let mut appended = Appended { skipped, ..Appended::nothing(self.end) };
+        if let Some(first) = rest.first() {
+            appended.first = first.header().base_offset;
+        }
+        while let Some(first) = rest.first() {
+            appended.rolled |= self.prepare(first.header(), now)?;
+            let (run, after) = rest.split_at(self.run_length(rest));
+            self.write_run(run)?;
+            appended.bytes += run.iter().map(|batch| batch.bytes().len()).sum::<usize>();
+            appended.last = self.end.plus(-1);
+            rest = after;
+        }
+        self.active_mut().spill();
+        Ok(appended)
+    }
+
+    /// How many of the first batches are in the log already.
+    fn count_known(&self, batches: &[ValidBatch]) -> Result<usize, AppendError> {
+        let mut known = 0;
+        for batch in batches {
+            let header = batch.header();
+            let (base, last) = (header.base_offset, header.last_offset());
+            let spans_start_of_empty = last >= self.end && self.is_empty();
+            if base >= self.end || spans_start_of_empty {
+                break;
+            }
+            if last >= self.start && !self.has(header)? {
+                return Err(AppendError::Overlap { base, last, end: self.end });
+            }
+            known += 1;
+        }
+        Ok(known)
+    }
+
+    /// True where the log has this very batch.
+    fn has(&self, header: &BatchHeader) -> Result<bool, LogError> {
+        if header.last_offset() >= self.end {
+            return Ok(false);
+        }
+        let segment = &self.segments[self.segment_of(header.base_offset)];
+        let found = segment.view().locate(header.base_offset)?;
+        Ok(found.is_some_and(|found| {
+            let known = found.header;
+            known.base_offset == header.base_offset
+                && known.last_offset_delta == header.last_offset_delta
+                && known.crc == header.crc
+        }))
+    }
+
+    /// True where no segment has a byte.
+    fn is_empty(&self) -> bool {
+        self.segments.iter().all(|segment| segment.size() == 0)
+    }
+
+    /// Checks what is to be appended as it is, all before anything is written.
+    fn check_order(&self, batches: &[ValidBatch]) -> Result<(), AppendError> {
+        let mut newest = self.latest_epoch();
+        let mut end = None;
+        for batch in batches {
+            let header = batch.header();
+            let (base, last, epoch) = (header.base_offset, header.last_offset(), header.leader_epoch);
+            if end.is_some_and(|end| base < end) {
+                return Err(AppendError::Overlap { base, last, end: end.unwrap_or(base) });
+            }
+            if epoch > Epoch::NONE && epoch < newest {
+                return Err(AppendError::EpochRegressed { base, epoch, newest });
+            }
+            check_size(header)?;
+            newest = newest.max(epoch);
+            end = Some(header.next_offset());
+        }
+        Ok(())
+    }
+
+    /// How many of the batches, the first of which fits, the active segment takes.
+    fn run_length(&self, batches: &[ValidBatch]) -> usize {
+        let active = self.active();
+        let bytes_max = self.config.segment_bytes.min(SEGMENT_BYTES_MAX) as usize;
+        let mut bytes = active.size() as usize;
+        let takes = |batch: &ValidBatch| {
+            bytes += batch.bytes().len();
+            bytes <= bytes_max && active.can_hold(batch.header().last_offset())
+        };
+        batches.iter().position({
+            let mut takes = takes;
+            move |batch| !takes(batch)
+        })
+        .map_or(batches.len(), |refused| refused.max(1))
+    }
+
+    /// Writes batches with one system call and takes note of them.
+    fn write_run(&mut self, run: &[ValidBatch]) -> Result<(), LogError> {
+        let parts: SmallVec<[IoSlice<'_>; 32]> =
+            run.iter().map(|batch| IoSlice::new(batch.bytes())).collect();
+        self.write(&parts)?;
+        for batch in run {
+            let header = batch.header();
+            let control = if header.is_control() { ControlRecord::parse(batch) } else { None };
+            self.note(header, control.as_ref());
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, parts: &[IoSlice<'_>]) -> Result<(), LogError> {
+        let written = self.active().write(parts);
+        self.dirt.torn |= written.is_err();
+        written
+    }
+
+    /// Takes note of a batch that is in the active segment.
+    fn note(&mut self, header: &BatchHeader, control: Option<&ControlRecord>) {
+        debug_assert!(header.next_offset() > self.end);
+        let last = self.segments.len() - 1;
+        self.segments[last].note(header, &self.config);
+        self.note_epoch(header);
+        if let Some(aborted) = self.producers.update(header, control).and_then(aborted_entry) {
+            self.note_aborted(aborted);
+        }
+        self.end = header.next_offset();
+        self.dirt.appended_bytes += header.size() as u64;
+    }
+
+    /// Begins the epoch of a batch that is at the log end, where it is a new one.
+    pub(crate) fn note_epoch(&mut self, header: &BatchHeader) {
+        let epoch = header.leader_epoch;
+        if epoch > self.latest_epoch() {
+            // Cannot be refused: no newer epoch is known.
+            let begun = self.epochs.begin(epoch, header.base_offset.max(self.start));
+            debug_assert_eq!(begun, Ok(()));
+            self.dirt.epoch_changes += 1;
+        }
+    }
+
+    /// Adds to the transaction index; what the disk has no room for is kept until it has.
+    fn note_aborted(&mut self, aborted: AbortedTransaction) {
+        if !self.unnoted_aborts.is_empty() || self.active_mut().note_aborted(&aborted).is_err() {
+            self.unnoted_aborts.push(aborted);
+        }
+    }
+
+    fn check_room(&self, header: &BatchHeader) -> Result<(), AppendError> {
+        let records = i64::from(header.last_offset_delta) + 1;
+        if self.end.0.checked_add(records).is_none_or(|next| next == i64::MAX) {
+            return Err(AppendError::OutOfOffsets { end: self.end, records });
+        }
+        check_size(header)
+    }
+}
+
+fn check_size(header: &BatchHeader) -> Result<(), AppendError> {
+    let (bytes, max) = (header.size(), SEGMENT_BYTES_MAX as usize);
+    if bytes > max { Err(AppendError::TooLarge { bytes, max }) } else { Ok(()) }
+}
+
+/// What the transaction index says of a transaction that ended; nothing if it was committed.
+pub(crate) fn aborted_entry(ended: CompletedTransaction) -> Option<AbortedTransaction> {
+    (ended.outcome == Outcome::Aborted).then_some(AbortedTransaction {
+        producer_id: ended.producer_id,
+        first_offset: ended.first_offset,
+        last_offset: ended.last_offset,
+        last_stable_offset: ended.last_stable_offset,
+    })
+}

@@ -1,0 +1,198 @@
+//! Making a log durable, and closing it.
+//!
+//! A flush is a job for a thread that may wait for the disk. It syncs data before names and epochs, and
+//! indexes with the segments that are closed, so that below the recovery point everything can be
+//! trusted. One job of a log runs at a time. A failed sync is never tried again into silence: its error
+//! takes the log directory offline.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tarn_record::Offset;
+
+use super::Log;
+use crate::descriptors::SegmentFile;
+use crate::disk::Open;
+use crate::error::LogError;
+use crate::home::{EPOCHS_FILE, Home, Kind, TRUNCATION_FILE};
+use crate::segment::Segment;
+
+/// Syncs what was appended so far.
+#[derive(Debug)]
+#[must_use = "nothing is flushed until the job is run"]
+pub struct FlushJob {
+    home: Arc<Home>,
+    segments: SmallVec<[ToSync; 1]>,
+    /// The content of `leader-epoch-checkpoint`, where it changed.
+    epochs: Option<Vec<u8>>,
+    names: bool,
+    result: Flushed,
+    /// Why the flush cannot succeed.
+    blocked: Option<LogError>,
+}
+
+#[derive(Debug)]
+struct ToSync {
+    file: Arc<SegmentFile>,
+    /// Closed segments are synced with their indexes and the snapshot at their end.
+    snapshot_after: Option<Offset>,
+}
+
+/// What a job made durable; to be handed to [`Log::flushed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flushed {
+    generation: u64,
+    upto: Offset,
+    appended_bytes: u64,
+    epoch_changes: u32,
+}
+
+impl FlushJob {
+    /// The offset below which everything is durable once the job has run.
+    pub fn upto(&self) -> Offset {
+        self.result.upto
+    }
+
+    /// Does it; waits for the disk.
+    ///
+    /// # Errors
+    /// Where the disk failed: nothing is known of what it holds above the recovery point.
+    pub fn run(self) -> Result<Flushed, LogError> {
+        if let Some(error) = self.blocked {
+            return Err(error);
+        }
+        for segment in &self.segments {
+            segment.sync(&self.home)?;
+        }
+        if let Some(epochs) = &self.epochs {
+            let path = self.home.path.join(EPOCHS_FILE);
+            let written = self.home.disk.write_atomically(&path, epochs);
+            written.map_err(|cause| LogError::io("write", &path, cause))?;
+        }
+        if self.names {
+            self.home.sync()?;
+        }
+        Ok(self.result)
+    }
+}
+
+impl ToSync {
+    fn sync(&self, home: &Home) -> Result<(), LogError> {
+        let synced = self.file.open().and_then(|file| file.sync_data());
+        match synced {
+            // Its offsets were removed from the log since the job was made.
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound && self.file.is_retired() => return Ok(()),
+            other => other.map_err(|cause| LogError::io("sync", &self.file.path(), cause))?,
+        }
+        let Some(next) = self.snapshot_after else { return Ok(()) };
+        let base = self.file.base();
+        sync_if_there(home, home.file(base, Kind::OffsetIndex))?;
+        sync_if_there(home, home.file(base, Kind::TimeIndex))?;
+        sync_if_there(home, home.file(base, Kind::TxnIndex))?;
+        sync_if_there(home, home.file(next, Kind::Snapshot))
+    }
+}
+
+fn sync_if_there(home: &Home, path: PathBuf) -> Result<(), LogError> {
+    match home.disk.open(&path, Open::ReadWrite).and_then(|file| file.sync_data()) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(LogError::io("sync", &path, cause)),
+        _ => Ok(()),
+    }
+}
+
+impl Log {
+    /// What has to be done to make everything up to the log end durable; `None` where it is. The next
+    /// job is to be made after this one was handed back.
+    pub fn flush_job(&mut self) -> Option<FlushJob> {
+        let dirt = &self.dirt;
+        let epochs_changed = dirt.epoch_changes != dirt.epoch_changes_saved;
+        if self.recovery_point >= self.end && !dirt.names && !dirt.cut && !epochs_changed {
+            return None;
+        }
+        let blocked = self.prepare_flush().err();
+        let cut = std::mem::take(&mut self.dirt.cut);
+        let first = self.segment_of(if cut { self.recovery_point.plus(-1) } else { self.recovery_point });
+        let to_sync = |(index, segment): (usize, &Segment)| ToSync {
+            file: segment.file().clone(),
+            snapshot_after: self.segments.get(index + 1).map(Segment::base),
+        };
+        Some(FlushJob {
+            home: self.home.clone(),
+            segments: self.segments.iter().enumerate().skip(first).map(to_sync).collect(),
+            epochs: epochs_changed.then(|| self.epochs.to_checkpoint()),
+            names: std::mem::take(&mut self.dirt.names),
+            result: Flushed {
+                generation: self.generation,
+                upto: self.end,
+                appended_bytes: self.dirt.appended_bytes,
+                epoch_changes: self.dirt.epoch_changes,
+            },
+            blocked,
+        })
+    }
+
+    /// Writes what the files of closed segments still lack, so that the job can sync it.
+    fn prepare_flush(&mut self) -> Result<(), LogError> {
+        self.note_kept_aborts()?;
+        let (first, active) = (self.segment_of(self.recovery_point), self.segments.len() - 1);
+        self.segments[first.min(active)..active].iter_mut().try_for_each(Segment::finish_indexes)
+    }
+
+    /// Takes note of what a job made durable. A job from before a truncation is of no interest.
+    ///
+    /// # Errors
+    /// Where the system refuses to remove what is no longer needed.
+    pub fn flushed(&mut self, flushed: Flushed) -> Result<(), LogError> {
+        if flushed.generation != self.generation {
+            return Ok(());
+        }
+        let first = self.segment_of(self.recovery_point);
+        self.recovery_point = self.recovery_point.max(flushed.upto);
+        self.dirt.flushed_bytes = flushed.appended_bytes;
+        self.dirt.epoch_changes_saved = flushed.epoch_changes;
+        for index in first..self.segments.len() {
+            if self.segment_end(index) <= flushed.upto {
+                self.segments[index].file().settle();
+            }
+        }
+        if self.dirt.truncation_until.is_some_and(|until| self.recovery_point >= until) {
+            self.dirt.truncation_until = None;
+            self.home.remove(&self.home.path.join(TRUNCATION_FILE))?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable and leaves the files so that the next start can trust them. Waits for
+    /// the disk. Nothing may be appended after it.
+    ///
+    /// # Errors
+    /// Where the disk refused: the shutdown is not clean then.
+    pub fn close(&mut self) -> Result<(), LogError> {
+        self.mend()?;
+        self.note_kept_aborts()?;
+        self.segments.iter_mut().try_for_each(Segment::finish_indexes)?;
+        let has_news = self.dirt.snapshot != Some(self.end) && self.size_bytes() > 0;
+        if has_news {
+            self.write_snapshot(self.end)?;
+        }
+        if let Some(job) = self.flush_job() {
+            let flushed = job.run()?;
+            self.flushed(flushed)?;
+        }
+        if has_news {
+            self.sync_closing()?;
+        }
+        if self.dirt.truncation_until.take().is_some() {
+            self.home.remove(&self.home.path.join(TRUNCATION_FILE))?;
+        }
+        Ok(())
+    }
+
+    /// Syncs what only a closing writes: the active segment's indexes and the snapshot at the log end.
+    fn sync_closing(&mut self) -> Result<(), LogError> {
+        let file = self.active().file().clone();
+        ToSync { file, snapshot_after: Some(self.end) }.sync(&self.home)
+    }
+}

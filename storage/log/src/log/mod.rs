@@ -1,0 +1,240 @@
+//! One partition's log.
+//!
+//! Owned by one core, which alone appends to it; there are no locks. What may take long (flushes,
+//! removals, searches) comes back as a job for another thread; what a job did under an older *generation*
+//! of the log is dropped.
+//!
+//! Invariants:
+//! * `start <= end`; every batch that ends at or above `start` and begins below `end` is in a segment;
+//! * segments are in order of their base offsets and there is always at least one; the last is the only
+//!   one that is appended to;
+//! * no byte position is ever written twice: after a truncation, and after a failed write, the log goes
+//!   on in a new segment;
+//! * what a failed operation wrote is not part of the log, and `end` says what is;
+//! * epochs and producer states are those of the batches below `end`.
+
+mod append;
+mod flush;
+mod read;
+mod roll;
+mod search;
+mod truncate;
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tarn_record::{Epoch, Offset, PartitionIndex, Timestamp, TopicId};
+
+use crate::config::LogConfig;
+use crate::epochs::{EpochError, EpochHistory};
+use crate::error::LogError;
+use crate::home::Home;
+use crate::log_dir::LogDir;
+use crate::producers::ProducerStates;
+use crate::recovery::{self, Opening, RecoveryReport};
+use crate::segment::Segment;
+use crate::segment::txn_index::AbortedTransaction;
+
+pub use append::Appended;
+pub(crate) use append::aborted_entry;
+pub use flush::{FlushJob, Flushed};
+pub use search::{FoundTimestamp, TimestampSearch};
+pub use truncate::Truncated;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Log {
+    pub(crate) home: Arc<Home>,
+    pub(crate) topic_id: TopicId,
+    pub(crate) config: Arc<LogConfig>,
+    pub(crate) segments: SmallVec<[Segment; 1]>,
+    pub(crate) start: Offset,
+    pub(crate) end: Offset,
+    pub(crate) generation: u64,
+    pub(crate) epochs: EpochHistory,
+    pub(crate) producers: ProducerStates,
+    /// Aborted transactions of the active segment that the disk had no room to note.
+    pub(crate) unnoted_aborts: Vec<AbortedTransaction>,
+    /// All below is on the disk.
+    pub(crate) recovery_point: Offset,
+    pub(crate) dirt: Dirt,
+}
+
+/// What memory knows and the disk does not, yet.
+#[derive(Debug, Default)]
+pub(crate) struct Dirt {
+    /// The active segment may have bytes beyond its good part.
+    pub(crate) torn: bool,
+    /// The next append must begin a new segment.
+    pub(crate) roll_next: bool,
+    /// Bytes appended since the log was opened, and how many of them were flushed.
+    pub(crate) appended_bytes: u64,
+    pub(crate) flushed_bytes: u64,
+    /// Changes of the epochs, and how many of them the file has.
+    pub(crate) epoch_changes: u32,
+    pub(crate) epoch_changes_saved: u32,
+    /// Names were made, changed or removed in the directory.
+    pub(crate) names: bool,
+    /// A truncation cut a segment that the next flush has to sync.
+    pub(crate) cut: bool,
+    /// There is a `truncation-checkpoint`; it can go when all below this offset is flushed again.
+    pub(crate) truncation_until: Option<Offset>,
+    /// Where the newest producer snapshot is.
+    pub(crate) snapshot: Option<Offset>,
+}
+
+impl Log {
+    /// Makes the directory of a new partition, with an empty log that starts at offset 0.
+    ///
+    /// # Errors
+    /// `Exists` where there is a directory with a log; or the system's refusal.
+    pub fn create(
+        log_dir: &Arc<LogDir>,
+        topic: &str,
+        partition: PartitionIndex,
+        topic_id: TopicId,
+        config: impl Into<Arc<LogConfig>>,
+        now: Timestamp,
+    ) -> Result<Log, LogError> {
+        let home = log_dir.home(topic, partition);
+        recovery::create(home, topic_id, config.into(), now)
+    }
+
+    /// Opens the log of a partition that is in the directory. Takes long after an unclean shutdown: all
+    /// above the recovery point is read and checked.
+    ///
+    /// # Errors
+    /// Where files cannot be read or, below the recovery point, are damaged.
+    pub fn open(
+        log_dir: &Arc<LogDir>,
+        topic: &str,
+        partition: PartitionIndex,
+        config: impl Into<Arc<LogConfig>>,
+        opening: Opening,
+        now: Timestamp,
+    ) -> Result<(Log, RecoveryReport), LogError> {
+        let home = log_dir.home(topic, partition);
+        recovery::open(home, config.into(), opening, now)
+    }
+
+    /// The first offset that can be read.
+    pub fn start(&self) -> Offset {
+        self.start
+    }
+
+    /// The log end: the offset that the next record gets.
+    pub fn end(&self) -> Offset {
+        self.end
+    }
+
+    /// Raised by every truncation. A result obtained under an older one is to be dropped.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The topic's id, as `partition.metadata` has it.
+    pub fn topic_id(&self) -> TopicId {
+        self.topic_id
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> &Arc<LogConfig> {
+        &self.config
+    }
+
+    /// Puts another configuration in force, from the next append on.
+    pub fn configure(&mut self, config: impl Into<Arc<LogConfig>>) {
+        self.config = config.into();
+    }
+
+    /// The leader epochs.
+    pub fn epochs(&self) -> &EpochHistory {
+        &self.epochs
+    }
+
+    /// The newest leader epoch that has begun here; [`Epoch::NONE`] before any.
+    pub fn latest_epoch(&self) -> Epoch {
+        self.epochs.newest().unwrap_or(Epoch::NONE)
+    }
+
+    /// Begins an epoch at the log end: when this broker becomes leader.
+    ///
+    /// # Errors
+    /// Where a newer epoch has begun.
+    pub fn begin_epoch(&mut self, epoch: Epoch) -> Result<(), EpochError> {
+        if self.epochs.newest() != Some(epoch) {
+            self.epochs.begin(epoch, self.end)?;
+            self.dirt.epoch_changes += 1;
+        }
+        Ok(())
+    }
+
+    /// What is known of producers and transactions.
+    pub fn producers(&self) -> &ProducerStates {
+        &self.producers
+    }
+
+    /// The same, for verifications (KIP-890), which are no part of the log.
+    pub fn producers_mut(&mut self) -> &mut ProducerStates {
+        &mut self.producers
+    }
+
+    /// Forgets producers that were idle for too long.
+    pub fn expire_producers(&mut self, now: Timestamp) {
+        self.producers.expire(now, self.config.producer_expiration_ms);
+    }
+
+    /// The bytes of all segments' batches.
+    pub fn size_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| u64::from(segment.size())).sum()
+    }
+
+    /// How many segments there are.
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// The offset below which everything is flushed.
+    pub fn recovery_point(&self) -> Offset {
+        self.recovery_point
+    }
+
+    /// The bytes that were appended and not flushed.
+    pub fn unflushed_bytes(&self) -> u64 {
+        self.dirt.appended_bytes - self.dirt.flushed_bytes
+    }
+
+    /// The first offset whose transaction is open or not known to be replicated, within the log.
+    pub fn first_unstable(&self) -> Option<Offset> {
+        self.producers.first_unstable().map(|offset| offset.max(self.start))
+    }
+
+    /// Up to where a reader of committed records may read.
+    pub fn last_stable_offset(&self, high_watermark: Offset) -> Offset {
+        self.first_unstable().map_or(high_watermark, |unstable| unstable.min(high_watermark))
+    }
+
+    /// Lets completed transactions below the high watermark no longer hold back the last stable offset.
+    pub fn on_high_watermark(&mut self, high_watermark: Offset) {
+        self.producers.on_high_watermark(high_watermark);
+    }
+
+    pub(crate) fn active(&self) -> &Segment {
+        &self.segments[self.segments.len() - 1]
+    }
+
+    pub(crate) fn active_mut(&mut self) -> &mut Segment {
+        let last = self.segments.len() - 1;
+        &mut self.segments[last]
+    }
+
+    /// The segment that holds `offset`, if any does: the last one that begins at or below it.
+    pub(crate) fn segment_of(&self, offset: Offset) -> usize {
+        self.segments.partition_point(|segment| segment.base() <= offset).saturating_sub(1)
+    }
+
+    /// Where a segment ends: at the base of the next, or at the log end.
+    pub(crate) fn segment_end(&self, index: usize) -> Offset {
+        self.segments.get(index + 1).map_or(self.end, Segment::base)
+    }
+}

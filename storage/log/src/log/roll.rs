@@ -1,0 +1,117 @@
+//! When and how the log goes on in a new segment.
+//!
+//! A new segment is due when the active one would grow too large or is too old, when its indexes are
+//! full, and always when a position in it must not be written again. Whatever is written at a roll beside
+//! the new file (indexes, the producer snapshot) can be built anew, so a full disk does not stop the roll
+//! for it.
+
+use std::io::IoSlice;
+
+use tarn_record::{BatchHeader, Offset, Timestamp};
+
+use super::Log;
+use crate::disk::Open;
+use crate::error::LogError;
+use crate::home::Kind;
+use crate::limits::SEGMENT_OFFSETS_MAX;
+use crate::segment::{RollRules, Segment};
+
+impl Log {
+    /// Makes the active segment one that takes this batch; true if that is a new one.
+    pub(super) fn prepare(&mut self, header: &BatchHeader, now: Timestamp) -> Result<bool, LogError> {
+        self.mend()?;
+        self.note_kept_aborts()?;
+        let (base, last) = (header.base_offset, header.last_offset());
+        let fits = self.active().can_hold(last) && base >= self.active().base();
+        if self.active().size() == 0 {
+            self.dirt.roll_next = false;
+            if !fits {
+                self.replace_active(base, now)?;
+            }
+            return Ok(!fits);
+        }
+        if self.dirt.roll_next || !fits || self.is_due(header, now)? {
+            // The log end, unless a gap is so wide that the batch would not fit there either.
+            let at_end = last.0 - self.end.0 <= SEGMENT_OFFSETS_MAX;
+            self.roll(if at_end { self.end } else { base }, now)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn is_due(&mut self, header: &BatchHeader, now: Timestamp) -> Result<bool, LogError> {
+        let jitter_ms = self.jitter_ms(self.active().base());
+        let rules = RollRules { config: &self.config, now, jitter_ms };
+        let last = self.segments.len() - 1;
+        self.segments[last].is_due(header.size(), header.max_timestamp, &rules)
+    }
+
+    /// Cuts off what a failed write left; the log then goes on in a new segment.
+    pub(super) fn mend(&mut self) -> Result<(), LogError> {
+        if self.dirt.torn {
+            self.active().cut_tail()?;
+            self.dirt.torn = false;
+            self.dirt.roll_next = true;
+        }
+        Ok(())
+    }
+
+    /// Writes the entries that the transaction index still lacks.
+    pub(super) fn note_kept_aborts(&mut self) -> Result<(), LogError> {
+        while let Some(aborted) = self.unnoted_aborts.first().copied() {
+            self.active_mut().note_aborted(&aborted)?;
+            self.unnoted_aborts.remove(0);
+        }
+        Ok(())
+    }
+
+    /// Begins a new segment.
+    pub(super) fn roll(&mut self, base: Offset, now: Timestamp) -> Result<(), LogError> {
+        debug_assert!(base >= self.end && base > self.active().base());
+        let segment = Segment::create(&self.home, base, now)?;
+        self.dirt.names = true;
+        self.dirt.roll_next = false;
+        // Both can be built anew from the segments: a disk without room for them has failed nothing yet.
+        let _ = self.active_mut().finish_indexes();
+        let _ = self.write_snapshot(base);
+        self.segments.push(segment);
+        Ok(())
+    }
+
+    /// Puts a new segment in the place of the active one, which is empty.
+    fn replace_active(&mut self, base: Offset, now: Timestamp) -> Result<(), LogError> {
+        debug_assert_eq!(self.active().size(), 0);
+        let replaced = self.active().base();
+        let segment = Segment::create(&self.home, base, now)?;
+        self.dirt.names = true;
+        if replaced != base {
+            self.home.remove(&self.home.file(replaced, Kind::Log))?;
+        }
+        *self.active_mut() = segment;
+        Ok(())
+    }
+
+    /// Writes the producer states as of the log end, which becomes `offset`.
+    pub(crate) fn write_snapshot(&mut self, offset: Offset) -> Result<(), LogError> {
+        let path = self.home.file(offset, Kind::Snapshot);
+        let failed = |cause| LogError::io("write", &path, cause);
+        let bytes = self.producers.snapshot();
+        let file = self.home.disk.open(&path, Open::Create).map_err(failed)?;
+        file.write_at(&[IoSlice::new(&bytes)], 0).map_err(failed)?;
+        file.set_len(bytes.len() as u64).map_err(failed)?;
+        self.dirt.names = true;
+        Ok(())
+    }
+
+    /// How much earlier than others a segment is rolled, so that not all partitions roll at once: the
+    /// same for a segment every time.
+    fn jitter_ms(&self, base: Offset) -> i64 {
+        let most = self.config.segment_jitter_ms.min(self.config.segment_ms);
+        if most <= 0 {
+            return 0;
+        }
+        let path = crc32c::crc32c(self.home.path.as_os_str().as_encoded_bytes());
+        let seed = crc32c::crc32c_append(path, &base.0.to_be_bytes());
+        i64::from(seed) % most
+    }
+}

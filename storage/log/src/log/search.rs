@@ -1,0 +1,139 @@
+//! Finding a record by its timestamp (ListOffsets).
+//!
+//! A search may have to read and decompress a batch that is on the disk only, so it leaves the log's core:
+//! it takes a copy of what the log knows and runs on any thread.
+
+use tarn_record::{Epoch, Offset, Timestamp};
+
+use super::Log;
+use crate::error::LogError;
+use crate::limits::SEARCHED_BATCH_BYTES_MAX;
+use crate::segment::{Found, NARROW, Scan, SegmentView};
+
+/// A search that is ready to run.
+#[derive(Debug)]
+#[must_use = "a search finds nothing until it is run"]
+pub struct TimestampSearch {
+    segments: Vec<SegmentView>,
+    start: Offset,
+    upper: Offset,
+    wanted: Wanted,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    AtLeast(Timestamp),
+    Largest,
+}
+
+/// A record found by its timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundTimestamp {
+    /// The record.
+    pub offset: Offset,
+    /// Its timestamp.
+    pub timestamp: Timestamp,
+    /// The epoch of the leader that appended it.
+    pub leader_epoch: Epoch,
+}
+
+impl Log {
+    /// Searches the first record below `upper` whose timestamp is `timestamp` or later.
+    pub fn search_timestamp(&self, timestamp: Timestamp, upper: Offset) -> TimestampSearch {
+        self.search(Wanted::AtLeast(timestamp), upper)
+    }
+
+    /// Searches the first of the records with the largest timestamp; finds nothing where that record is
+    /// not below `upper`.
+    pub fn max_timestamp(&self, upper: Offset) -> TimestampSearch {
+        self.search(Wanted::Largest, upper)
+    }
+
+    fn search(&self, wanted: Wanted, upper: Offset) -> TimestampSearch {
+        let first = self.segment_of(self.start);
+        let segments = self.segments[first..].iter().map(|segment| segment.view().clone()).collect();
+        TimestampSearch { segments, start: self.start, upper, wanted }
+    }
+}
+
+impl TimestampSearch {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Where a segment cannot be read: also when its offsets were removed meanwhile.
+    pub fn run(self) -> Result<Option<FoundTimestamp>, LogError> {
+        let found = match self.wanted {
+            Wanted::AtLeast(timestamp) => self.first_at_least(timestamp)?,
+            Wanted::Largest => self.largest()?,
+        };
+        Ok(found.filter(|found| found.offset < self.upper))
+    }
+
+    fn first_at_least(&self, timestamp: Timestamp) -> Result<Option<FoundTimestamp>, LogError> {
+        for segment in &self.segments {
+            if segment.latest()?.timestamp < timestamp.0 {
+                continue;
+            }
+            if let Some(found) = self.first_in(segment, timestamp)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn largest(&self) -> Result<Option<FoundTimestamp>, LogError> {
+        let mut largest = (Timestamp::NONE, None);
+        for segment in &self.segments {
+            let timestamp = Timestamp(segment.latest()?.timestamp);
+            if timestamp > largest.0 {
+                largest = (timestamp, Some(segment));
+            }
+        }
+        match largest {
+            (timestamp, Some(segment)) => self.first_in(segment, timestamp),
+            _ => Ok(None),
+        }
+    }
+
+    /// The first record of a segment, within the log, that is late enough.
+    fn first_in(
+        &self,
+        segment: &SegmentView,
+        timestamp: Timestamp,
+    ) -> Result<Option<FoundTimestamp>, LogError> {
+        let mut from = self.start;
+        while let Some(batch) = segment.locate_time(timestamp.0, from)? {
+            if let Some(found) = self.first_in_batch(segment, &batch, timestamp)? {
+                return Ok(Some(found));
+            }
+            from = batch.header.next_offset();
+        }
+        Ok(None)
+    }
+
+    fn first_in_batch(
+        &self,
+        segment: &SegmentView,
+        found: &Found,
+        timestamp: Timestamp,
+    ) -> Result<Option<FoundTimestamp>, LogError> {
+        let file = segment.open()?;
+        let scan = Scan::new(file.as_ref(), found.position, u64::from(segment.size()), NARROW);
+        let batch = scan
+            .read(found)
+            .map_err(|cause| segment.failed("read", cause))?
+            .map_err(|fault| segment.damaged(found.position, fault))?;
+        let unreadable = |cause| segment.unreadable(found.position, cause);
+        let mut records = batch.reader(SEARCHED_BATCH_BYTES_MAX).map_err(|cause| unreadable(cause.into()))?;
+        while let Some(record) = records.next() {
+            let record = record.map_err(unreadable)?;
+            let offset = found.header.base_offset.plus(record.offset_delta);
+            let at = Timestamp(found.header.timestamp_of(record.timestamp_delta));
+            if at >= timestamp && offset >= self.start {
+                let leader_epoch = found.header.leader_epoch;
+                return Ok(Some(FoundTimestamp { offset, timestamp: at, leader_epoch }));
+            }
+        }
+        Ok(None)
+    }
+}

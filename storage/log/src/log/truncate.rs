@@ -1,0 +1,200 @@
+//! Dropping records: from the end, when another leader's history wins, and from the start.
+//!
+//! A truncation removes whole batches. Whole segments go by a rename, newest first, so that a crash in
+//! between leaves an older but unbroken log; the segment that holds the first dropped batch is cut. The
+//! log then goes on in a new segment, so that no byte a reader was promised is ever replaced by another.
+//!
+//! When flushed offsets are dropped, the recovery point on the disk may lie above the new log end. Then
+//! the file `truncation-checkpoint` says from where a recovery has to look, until all is flushed again.
+
+use std::path::PathBuf;
+
+use tarn_record::{Offset, Timestamp};
+
+use super::Log;
+use crate::error::LogError;
+use crate::home::{Kind, TRUNCATION_FILE};
+use crate::recovery;
+use crate::removal::RemovalJob;
+use crate::segment::Segment;
+
+/// What a truncation left.
+#[derive(Debug)]
+pub struct Truncated {
+    /// The new log end: the offset asked for, or the base of the batch that held it.
+    pub end: Offset,
+    /// The files that can be removed.
+    pub removal: RemovalJob,
+}
+
+impl Log {
+    /// Drops all batches that end at `offset` or above. An offset at or above the log end drops nothing;
+    /// one below the log start empties the log, which then starts there.
+    ///
+    /// # Errors
+    /// Where the disk refuses. The log is then as long as [`Log::end`] says; it is of no use before a
+    /// truncation succeeds.
+    pub fn truncate_to(&mut self, offset: Offset, now: Timestamp) -> Result<Truncated, LogError> {
+        if offset < self.start {
+            return self.truncate_fully_and_start_at(offset, now);
+        }
+        if offset >= self.end {
+            let removal = RemovalJob::new(self.home.clone(), Vec::new());
+            return Ok(Truncated { end: self.end, removal });
+        }
+        let found = self.segments[self.segment_of(offset)].view().locate(offset)?;
+        let end = found.map_or(offset, |found| found.header.base_offset.min(offset)).max(self.start);
+        self.begin_truncation(end)?;
+        let mut removed = Vec::new();
+        let kept = match &found {
+            // Nothing of the segment stays.
+            Some(found) if found.position == 0 => self.segment_of(offset),
+            _ => self.segment_of(offset) + 1,
+        };
+        self.drop_segments_from(kept, &mut removed)?;
+        if let Some(found) = found.filter(|found| found.position > 0) {
+            self.active_mut().cut_at(found.position as u32, end)?;
+            self.dirt.cut = true;
+            self.dirt.torn = false;
+        }
+        self.unnoted_aborts.retain(|aborted| aborted.last_offset < end);
+        self.end = end;
+        if self.segments.is_empty() {
+            self.begin_anew(end, now)?;
+        } else {
+            self.active_mut().resume()?;
+            self.dirt.roll_next = true;
+        }
+        self.epochs.truncate_to(end);
+        self.producers = recovery::producers_below(self, end)?;
+        Ok(Truncated { end, removal: RemovalJob::new(self.home.clone(), removed) })
+    }
+
+    /// Drops everything; the log then starts and ends at `offset`.
+    ///
+    /// # Errors
+    /// As for [`Log::truncate_to`].
+    pub fn truncate_fully_and_start_at(
+        &mut self,
+        offset: Offset,
+        now: Timestamp,
+    ) -> Result<Truncated, LogError> {
+        self.begin_truncation(offset)?;
+        let mut removed = Vec::new();
+        self.drop_segments_from(0, &mut removed)?;
+        self.begin_anew(offset, now)?;
+        self.epochs.clear();
+        self.producers.clear();
+        self.unnoted_aborts.clear();
+        recovery::drop_snapshots_above(&self.home, Offset::NONE)?;
+        Ok(Truncated { end: offset, removal: RemovalJob::new(self.home.clone(), removed) })
+    }
+
+    /// Moves the log start up to `offset` (DeleteRecords, retention, a mirror's source). Segments that
+    /// lie wholly below it leave the log; the job removes them. A lower start changes nothing.
+    ///
+    /// # Errors
+    /// `StartBeyondEnd`; or the disk's refusal.
+    pub fn advance_start(&mut self, offset: Offset, now: Timestamp) -> Result<Option<RemovalJob>, LogError> {
+        if offset > self.end {
+            return Err(LogError::StartBeyondEnd { asked: offset, end: self.end });
+        }
+        if offset <= self.start {
+            return Ok(None);
+        }
+        self.start = offset;
+        self.epochs.advance_log_start(offset);
+        self.dirt.epoch_changes += 1;
+        if offset == self.end && self.active().size() > 0 {
+            self.mend()?;
+            self.note_kept_aborts()?;
+            self.roll(self.end, now)?;
+        }
+        let mut removed = Vec::new();
+        while self.segments.get(1).is_some_and(|next| next.base() <= offset) {
+            self.retire(0, &mut removed)?;
+            self.segments.remove(0);
+        }
+        self.recovery_point = self.recovery_point.max(self.segments[0].base());
+        Ok((!removed.is_empty()).then(|| RemovalJob::new(self.home.clone(), removed)))
+    }
+
+    /// The log start, where the checkpoint has to say it: where it is not that of the first segment.
+    pub fn start_to_checkpoint(&self) -> Option<Offset> {
+        (self.start > self.segments[0].base()).then_some(self.start)
+    }
+
+    /// Leaves the log directory: renames the partition's directory so that its files can be removed later
+    /// ([`crate::LogDir::remove`]), and makes no plan that names them current any longer.
+    ///
+    /// # Errors
+    /// Where the system refuses the rename.
+    pub fn delete(self) -> Result<PathBuf, LogError> {
+        for segment in &self.segments {
+            segment.file().cut_at(0);
+            segment.file().settle();
+        }
+        self.home.rename_for_deletion(self.topic_id)
+    }
+
+    /// Raises the generation and says on the disk, before any byte is dropped, from where a recovery has
+    /// to look.
+    fn begin_truncation(&mut self, end: Offset) -> Result<(), LogError> {
+        self.generation += 1;
+        self.dirt.epoch_changes += 1;
+        self.dirt.snapshot = None;
+        if end < self.recovery_point {
+            let path = self.home.path.join(TRUNCATION_FILE);
+            let written = self.home.disk.write_atomically(&path, recovery::truncation_text(end).as_bytes());
+            written.map_err(|cause| LogError::io("write", &path, cause))?;
+            let until = self.dirt.truncation_until.unwrap_or(self.recovery_point);
+            self.dirt.truncation_until = Some(until.max(self.recovery_point));
+            self.recovery_point = end;
+        }
+        Ok(())
+    }
+
+    /// Removes the segments from number `first` on, newest first.
+    fn drop_segments_from(
+        &mut self,
+        first: usize,
+        removed: &mut Vec<PathBuf>,
+    ) -> Result<(), LogError> {
+        if first >= self.segments.len() {
+            return Ok(());
+        }
+        self.dirt.torn = false;
+        while self.segments.len() > first {
+            let last = self.segments.len() - 1;
+            self.segments[last].file().cut_at(0);
+            self.retire(last, removed)?;
+            self.end = self.segments[last].base().min(self.end).max(self.start);
+            self.segments.truncate(last);
+        }
+        self.home.sync()
+    }
+
+    /// Renames a segment's files.
+    fn retire(&mut self, index: usize, removed: &mut Vec<PathBuf>) -> Result<(), LogError> {
+        let file = self.segments[index].file();
+        for kind in Kind::ALL {
+            let deleted = self.home.deleted(file.base(), kind);
+            if self.home.rename(&self.home.file(file.base(), kind), &deleted)? {
+                removed.push(deleted);
+            }
+        }
+        file.retire();
+        self.dirt.names = true;
+        Ok(())
+    }
+
+    /// Puts an empty segment where there is none left.
+    fn begin_anew(&mut self, at: Offset, now: Timestamp) -> Result<(), LogError> {
+        debug_assert!(self.segments.is_empty());
+        self.segments.push(Segment::create(&self.home, at, now)?);
+        (self.start, self.end) = (at, at);
+        self.dirt.roll_next = false;
+        self.dirt.names = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,299 @@
+//! One entry of `log.dirs`: its lock, its checkpoint files, and the partitions in it.
+//!
+//! Opened once at start-up and shared by all cores. The checkpoint files belong to the directory, not to
+//! its logs: who writes them collects the offsets of all logs and hands them over together. Writers of
+//! one file take turns.
+//!
+//! Invariants:
+//! * while it is open no other process has the directory;
+//! * `.kafka_cleanshutdown` is gone once the directory is open, and back only when every log was closed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tarn_record::{Offset, PartitionIndex, TopicId};
+use thiserror::Error;
+
+use crate::checkpoints::{CheckpointError, CleanShutdown, OffsetCheckpoint};
+use crate::descriptors::Descriptors;
+use crate::disk::{Disk, DiskLock};
+use crate::error::LogError;
+use crate::home::{DELETED_DIR_SUFFIX, Home};
+use crate::meta_properties::MetaProperties;
+use crate::recovery::read_topic_id;
+
+/// The topic whose one partition is the metadata log; it is not among those that a directory lists.
+const METADATA_TOPIC: &str = "__cluster_metadata";
+
+const LOCK_FILE: &str = ".lock";
+
+/// See the module.
+#[derive(Debug)]
+pub struct LogDir {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    descriptors: Arc<Descriptors>,
+    properties: Option<MetaProperties>,
+    clean: Option<CleanShutdown>,
+    _lock: DiskLock,
+}
+
+/// The offsets of an [`OffsetCheckpoint`] file.
+pub type PartitionOffsets = BTreeMap<(String, PartitionIndex), Offset>;
+
+/// A partition's directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundPartition {
+    /// Its topic.
+    pub topic: String,
+    /// Its number.
+    pub partition: PartitionIndex,
+    /// The topic's id; [`TopicId::ZERO`] where the directory does not say.
+    pub topic_id: TopicId,
+    /// The directory.
+    pub dir: PathBuf,
+}
+
+/// Why a directory cannot be used.
+#[derive(Debug, Error)]
+pub enum LogDirError {
+    /// Another process has it.
+    #[error("{path} is in use by another process")]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file in it cannot be understood.
+    #[error("{path}: {cause}")]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        cause: CheckpointError,
+    },
+    /// The disk refused.
+    #[error(transparent)]
+    Storage(#[from] LogError),
+}
+
+impl LogDir {
+    /// Opens a directory, creating it where needed, and takes its lock. Whether it was closed in order is
+    /// known from now on only by [`LogDir::was_clean`].
+    ///
+    /// # Errors
+    /// `Locked`; a `meta.properties` that cannot be understood; or the disk's refusal.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        path: impl Into<PathBuf>,
+        descriptors: Arc<Descriptors>,
+    ) -> Result<Arc<LogDir>, LogDirError> {
+        let path = path.into();
+        disk.create_dir_all(&path).map_err(|cause| LogError::io("create", &path, cause))?;
+        let lock = disk.lock(&path.join(LOCK_FILE)).map_err(|cause| match cause.kind() {
+            io::ErrorKind::WouldBlock => LogDirError::Locked { path: path.clone() },
+            _ => LogError::io("lock", &path, cause).into(),
+        })?;
+        let mut dir = LogDir { disk, path, descriptors, properties: None, clean: None, _lock: lock };
+        dir.properties = dir.read_properties()?;
+        dir.clean = dir.take_clean_shutdown()?;
+        Ok(Arc::new(dir))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The disk it is on.
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// What `meta.properties` says; `None` in a directory that was never formatted.
+    pub fn properties(&self) -> Option<&MetaProperties> {
+        self.properties.as_ref()
+    }
+
+    /// Formats the directory.
+    ///
+    /// # Errors
+    /// Where the disk refused.
+    pub fn write_properties(&self, properties: &MetaProperties) -> Result<(), LogDirError> {
+        self.write(MetaProperties::FILE_NAME, &properties.write())
+    }
+
+    /// True where the directory was closed in order when it was last used.
+    pub fn was_clean(&self) -> bool {
+        self.clean.is_some()
+    }
+
+    /// The broker epoch with which it was closed in order.
+    pub fn clean_broker_epoch(&self) -> Option<i64> {
+        self.clean.map(|clean| clean.broker_epoch)
+    }
+
+    /// Says that every log was closed in order. The last that is done with a directory.
+    ///
+    /// # Errors
+    /// Where the disk refused: the shutdown is not clean then.
+    pub fn mark_clean(&self, broker_epoch: i64) -> Result<(), LogDirError> {
+        self.write(CleanShutdown::FILE_NAME, &CleanShutdown { broker_epoch }.write())
+    }
+
+    /// The bytes that are free on the disk.
+    ///
+    /// # Errors
+    /// Where the system does not say.
+    pub fn available_bytes(&self) -> Result<u64, LogDirError> {
+        let bytes = self.disk.available_bytes(&self.path);
+        Ok(bytes.map_err(|cause| LogError::io("measure", &self.path, cause))?)
+    }
+
+    /// The partitions that have a directory here, but for the metadata log. Reads a file for each.
+    ///
+    /// # Errors
+    /// Where the disk refused or a `partition.metadata` is damaged.
+    pub fn partitions(&self) -> Result<Vec<FoundPartition>, LogDirError> {
+        let mut found = Vec::new();
+        for name in self.directories()? {
+            let Some((topic, partition)) = parse_dir_name(&name) else { continue };
+            if topic == METADATA_TOPIC {
+                continue;
+            }
+            let home = self.home(topic, partition);
+            let (topic, topic_id) = (topic.to_owned(), read_topic_id(&home)?);
+            found.push(FoundPartition { topic, partition, topic_id, dir: home.path.clone() });
+        }
+        Ok(found)
+    }
+
+    /// The directories of deleted partitions whose files are still to be removed.
+    ///
+    /// # Errors
+    /// Where the disk refused.
+    pub fn deleted(&self) -> Result<Vec<PathBuf>, LogDirError> {
+        let names = self.directories()?;
+        let deleted = names.into_iter().filter(|name| name.ends_with(DELETED_DIR_SUFFIX));
+        Ok(deleted.map(|name| self.path.join(name)).collect())
+    }
+
+    /// Renames a partition's directory that no log has open, so that it can be removed later.
+    ///
+    /// # Errors
+    /// Where the disk refused.
+    pub fn rename_for_deletion(&self, partition: &FoundPartition) -> Result<PathBuf, LogDirError> {
+        Ok(self.home(&partition.topic, partition.partition).rename_for_deletion(partition.topic_id)?)
+    }
+
+    /// Removes a directory that was renamed for it. May take long.
+    ///
+    /// # Errors
+    /// Where the disk refused.
+    pub fn remove(&self, renamed: &Path) -> Result<(), LogDirError> {
+        debug_assert!(renamed.starts_with(&self.path));
+        match self.disk.remove_dir_all(renamed) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                Err(LogError::io("remove", renamed, cause).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads one of the checkpoint files; without the file there are no offsets.
+    ///
+    /// # Errors
+    /// Where the file is damaged; a caller then goes on as without it. Or the disk's refusal.
+    pub fn offsets(&self, checkpoint: OffsetCheckpoint) -> Result<PartitionOffsets, LogDirError> {
+        let Some(bytes) = self.read(checkpoint.file_name())? else { return Ok(BTreeMap::new()) };
+        let rows = OffsetCheckpoint::read(&bytes)
+            .map_err(|cause| LogDirError::Checkpoint { path: self.path.join(checkpoint.file_name()), cause })?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// Replaces the content of one of the checkpoint files. Waits for the disk.
+    ///
+    /// # Errors
+    /// Where the disk refused; the old content stays.
+    pub fn write_offsets<'a>(
+        &self,
+        checkpoint: OffsetCheckpoint,
+        offsets: impl IntoIterator<Item = (&'a str, PartitionIndex, Offset)>,
+    ) -> Result<(), LogDirError> {
+        self.write(checkpoint.file_name(), &OffsetCheckpoint::write(offsets))
+    }
+
+    /// The home of a partition, whether it is there or not.
+    pub(crate) fn home(&self, topic: &str, partition: PartitionIndex) -> Arc<Home> {
+        Arc::new(Home {
+            disk: self.disk.clone(),
+            descriptors: self.descriptors.clone(),
+            path: self.path.join(format!("{topic}-{partition}")),
+        })
+    }
+
+    fn directories(&self) -> Result<Vec<String>, LogDirError> {
+        let entries = self.disk.list(&self.path).map_err(|cause| LogError::io("list", &self.path, cause))?;
+        Ok(entries.into_iter().filter(|entry| entry.is_dir).map(|entry| entry.name).collect())
+    }
+
+    fn read_properties(&self) -> Result<Option<MetaProperties>, LogDirError> {
+        let Some(bytes) = self.read(MetaProperties::FILE_NAME)? else { return Ok(None) };
+        let properties = MetaProperties::read(&bytes).map_err(|cause| LogDirError::Checkpoint {
+            path: self.path.join(MetaProperties::FILE_NAME),
+            cause,
+        })?;
+        Ok(Some(properties))
+    }
+
+    /// Reads the mark of a clean shutdown and removes it, so that a crash from now on is seen as one.
+    fn take_clean_shutdown(&self) -> Result<Option<CleanShutdown>, LogDirError> {
+        let Some(bytes) = self.read(CleanShutdown::FILE_NAME)? else { return Ok(None) };
+        let path = self.path.join(CleanShutdown::FILE_NAME);
+        self.disk.remove_file(&path).map_err(|cause| LogError::io("remove", &path, cause))?;
+        self.disk.sync_dir(&self.path).map_err(|cause| LogError::io("sync", &self.path, cause))?;
+        Ok(CleanShutdown::read(&bytes).ok())
+    }
+
+    /// The content of a file in the directory; `None` where there is none.
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, LogDirError> {
+        let path = self.path.join(name);
+        match self.disk.read_all(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(LogError::io("read", &path, cause).into()),
+        }
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), LogDirError> {
+        let path = self.path.join(name);
+        let written = self.disk.write_atomically(&path, bytes);
+        Ok(written.map_err(|cause| LogError::io("write", &path, cause))?)
+    }
+}
+
+/// The topic and partition that a directory's name says; `None` for other directories.
+fn parse_dir_name(name: &str) -> Option<(&str, PartitionIndex)> {
+    let (topic, partition) = name.rsplit_once('-')?;
+    let is_number = !partition.is_empty() && partition.bytes().all(|byte| byte.is_ascii_digit());
+    if topic.is_empty() || !is_number {
+        return None;
+    }
+    Some((topic, PartitionIndex(partition.parse().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_hyphen_of_a_directory_name_separates_topic_and_partition() {
+        assert_eq!(parse_dir_name("orders-0"), Some(("orders", PartitionIndex(0))));
+        assert_eq!(parse_dir_name("a-b-12"), Some(("a-b", PartitionIndex(12))));
+        for other in ["orders", "orders-", "-1", "orders-x", "orders-0.0af-delete", "orders-+1"] {
+            assert_eq!(parse_dir_name(other), None, "{other}");
+        }
+    }
+}

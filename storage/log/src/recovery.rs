@@ -1,0 +1,236 @@
+//! Opening a log: what the files say, and after an unclean shutdown what can be believed of it.
+//!
+//! After a clean shutdown the files are trusted; only the batches above the last index entry are visited.
+//! After an unclean one everything above the recovery point is read and checked: at the first batch that
+//! is not whole and right the log ends. Indexes and producer states are built anew from there. Damage
+//! below the recovery point is an error, never a silent loss.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tarn_record::{Offset, Timestamp, TopicId};
+
+use crate::checkpoints::PartitionMetadata;
+use crate::config::LogConfig;
+use crate::epochs::EpochHistory;
+use crate::error::LogError;
+use crate::home::{DELETED_SUFFIX, Home, Kind, TRUNCATION_FILE};
+use crate::log::{Dirt, Log};
+use crate::producers::ProducerStates;
+use crate::segment::{FileSizes, Segment};
+
+mod opener;
+mod replay;
+
+use opener::Opener;
+pub(crate) use replay::{drop_snapshots_above, producers_below};
+
+/// What is known of a log before it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The log was closed in order: its files are trusted.
+    pub clean: bool,
+    /// From the checkpoint: all below was flushed. 0 where unknown.
+    pub recovery_point: Offset,
+    /// From the checkpoint: where the log starts; 0 where it starts with its first segment.
+    pub log_start: Offset,
+}
+
+/// What opening a log took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Bytes that were read and checked.
+    pub checked_bytes: u64,
+    /// Bytes at the end that were not whole batches and were cut off.
+    pub cut_bytes: u64,
+    /// Segments that were dropped because one before them was damaged.
+    pub dropped_segments: usize,
+    /// The recovery point lay above the end of the log or in damage, so the whole log was checked.
+    pub distrusted_recovery_point: bool,
+    /// Segments whose indexes were built anew.
+    pub indexed_segments: usize,
+}
+
+/// The files of a partition's directory.
+#[derive(Debug, Default)]
+struct Listing {
+    segments: BTreeMap<Offset, FileSizes>,
+    txn_indexes: Vec<Offset>,
+    /// Producer snapshots with their sizes, by offset.
+    snapshots: BTreeMap<Offset, u64>,
+    /// What an interrupted operation left.
+    leftovers: Vec<PathBuf>,
+    has_truncation: bool,
+    /// A compaction of Kafka's that was interrupted: segments may be missing beside it.
+    swap: Option<PathBuf>,
+}
+
+/// Makes the directory of a new log.
+pub(crate) fn create(
+    home: Arc<Home>,
+    topic_id: TopicId,
+    config: Arc<LogConfig>,
+    now: Timestamp,
+) -> Result<Log, LogError> {
+    home.disk.create_dir_all(&home.path).map_err(|cause| LogError::io("create", &home.path, cause))?;
+    let listing = Listing::read(&home)?;
+    if !listing.segments.is_empty() {
+        return Err(LogError::Exists { path: home.path.clone() });
+    }
+    let path = home.path.join(PartitionMetadata::FILE_NAME);
+    let metadata = PartitionMetadata { topic_id }.write();
+    let written = home.disk.write_atomically(&path, &metadata);
+    written.map_err(|cause| LogError::io("write", &path, cause))?;
+    let segment = Segment::create(&home, Offset(0), now)?;
+    let mut log = empty(home, topic_id, config);
+    log.segments.push(segment);
+    log.dirt.names = true;
+    Ok(log)
+}
+
+/// Opens the log in a directory.
+pub(crate) fn open(
+    home: Arc<Home>,
+    config: Arc<LogConfig>,
+    opening: Opening,
+    now: Timestamp,
+) -> Result<(Log, RecoveryReport), LogError> {
+    let listing = Listing::read(&home)?;
+    if let Some(path) = listing.swap {
+        return Err(LogError::Interrupted { path });
+    }
+    listing.leftovers.iter().try_for_each(|path| home.remove(path))?;
+    let topic_id = read_topic_id(&home)?;
+    let mut log = empty(home, topic_id, config);
+    log.start = opening.log_start;
+    let mut report = RecoveryReport::default();
+    place_segments(&mut log, &listing, now)?;
+    let recovery_point = match listing.has_truncation {
+        true => opening.recovery_point.min(read_truncation(&log.home)?),
+        false => opening.recovery_point,
+    };
+    let mut opener = Opener { log: &mut log, report: &mut report, listing: &listing };
+    if !opening.clean || opener.trust_files().is_err() {
+        opener.recover(recovery_point)?;
+    }
+    opener.finish(now)?;
+    if listing.has_truncation {
+        log.dirt.truncation_until = Some(log.end);
+    }
+    Ok((log, report))
+}
+
+fn empty(home: Arc<Home>, topic_id: TopicId, config: Arc<LogConfig>) -> Log {
+    Log {
+        home,
+        topic_id,
+        config,
+        segments: SmallVec::new(),
+        start: Offset(0),
+        end: Offset(0),
+        generation: 0,
+        epochs: EpochHistory::default(),
+        producers: ProducerStates::default(),
+        unnoted_aborts: Vec::new(),
+        recovery_point: Offset(0),
+        dirt: Dirt::default(),
+    }
+}
+
+impl Listing {
+    fn read(home: &Home) -> Result<Listing, LogError> {
+        let entries = home.disk.list(&home.path).map_err(|cause| LogError::io("list", &home.path, cause))?;
+        let mut listing = Listing::default();
+        let mut index_sizes: BTreeMap<Offset, FileSizes> = BTreeMap::new();
+        for entry in entries.iter().filter(|entry| !entry.is_dir) {
+            let Some((kind, base)) = Kind::parse(&entry.name) else {
+                listing.note_other(home, &entry.name);
+                continue;
+            };
+            match kind {
+                Kind::Log => {
+                    let log = u32::try_from(entry.len).unwrap_or(u32::MAX);
+                    listing.segments.insert(base, FileSizes { log, ..FileSizes::default() });
+                }
+                Kind::OffsetIndex => index_sizes.entry(base).or_default().index = entry.len,
+                Kind::TimeIndex => index_sizes.entry(base).or_default().time_index = entry.len,
+                Kind::TxnIndex => listing.txn_indexes.push(base),
+                Kind::Snapshot => {
+                    listing.snapshots.insert(base, entry.len);
+                }
+            }
+        }
+        for (base, sizes) in index_sizes {
+            match listing.segments.get_mut(&base) {
+                Some(found) => *found = FileSizes { log: found.log, ..sizes },
+                // Indexes of a segment that is gone.
+                None => listing.leftovers.extend([
+                    home.file(base, Kind::OffsetIndex),
+                    home.file(base, Kind::TimeIndex),
+                    home.file(base, Kind::TxnIndex),
+                ]),
+            }
+        }
+        Ok(listing)
+    }
+
+    fn note_other(&mut self, home: &Home, name: &str) {
+        let interrupted = [DELETED_SUFFIX, ".cleaned", ".tmp"];
+        if interrupted.iter().any(|suffix| name.ends_with(suffix)) {
+            self.leftovers.push(home.path.join(name));
+        }
+        if name.ends_with(".swap") {
+            self.swap = Some(home.path.join(name));
+        }
+        self.has_truncation |= name == TRUNCATION_FILE;
+    }
+}
+
+/// Puts the segments into the log but for those that lie wholly below its start, which are removed. A
+/// directory without segments gets an empty one.
+fn place_segments(log: &mut Log, listing: &Listing, now: Timestamp) -> Result<(), LogError> {
+    let first = listing.segments.range(..=log.start).next_back().map(|(&base, _)| base);
+    let first = first.unwrap_or(Offset(0));
+    for &base in listing.segments.range(..first).map(|(base, _)| base) {
+        Kind::ALL.iter().try_for_each(|&kind| log.home.remove(&log.home.file(base, kind)))?;
+    }
+    for (&base, &sizes) in listing.segments.range(first..) {
+        log.segments.push(Segment::found(&log.home, base, sizes, now));
+    }
+    if log.segments.is_empty() {
+        log.segments.push(Segment::create(&log.home, log.start, now)?);
+        log.dirt.names = true;
+    }
+    log.start = log.start.max(log.segments[0].base());
+    Ok(())
+}
+
+/// The topic's id; zero where the file is not there, as before Kafka 2.8, or a crash left it empty.
+pub(crate) fn read_topic_id(home: &Home) -> Result<TopicId, LogError> {
+    let path = home.path.join(PartitionMetadata::FILE_NAME);
+    if !home.disk.exists(&path) {
+        return Ok(TopicId::ZERO);
+    }
+    let bytes = home.disk.read_all(&path).map_err(|cause| LogError::io("read", &path, cause))?;
+    if bytes.is_empty() {
+        return Ok(TopicId::ZERO);
+    }
+    let metadata = PartitionMetadata::read(&bytes).map_err(|cause| LogError::Checkpoint { path, cause })?;
+    Ok(metadata.topic_id)
+}
+
+/// The content of `truncation-checkpoint`: the log was cut at this offset, below what was flushed.
+pub(crate) fn truncation_text(offset: Offset) -> String {
+    format!("0\n{offset}\n")
+}
+
+/// From where on the segments cannot be believed, by `truncation-checkpoint`; 0 where it says nothing.
+fn read_truncation(home: &Home) -> Result<Offset, LogError> {
+    let path = home.path.join(TRUNCATION_FILE);
+    let bytes = home.disk.read_all(&path).map_err(|cause| LogError::io("read", &path, cause))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let offset = text.strip_prefix("0\n").and_then(|rest| rest.trim().parse().ok());
+    Ok(Offset(offset.unwrap_or(0)))
+}

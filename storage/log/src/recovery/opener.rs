@@ -1,0 +1,222 @@
+//! The two ways to open a log: believing its files, and checking them.
+
+use tarn_record::{BatchHeader, ControlRecord, Offset, Timestamp};
+
+use super::replay::{for_each_batch, load_producers, read_control};
+use super::{Listing, RecoveryReport};
+use crate::epochs::EpochHistory;
+use crate::error::LogError;
+use crate::home::{EPOCHS_FILE, Kind};
+use crate::log::{Log, aborted_entry};
+use crate::segment::{Found, Scan, Segment, Step, WIDE};
+
+/// A log that is being opened.
+pub(super) struct Opener<'a> {
+    pub(super) log: &'a mut Log,
+    pub(super) report: &'a mut RecoveryReport,
+    pub(super) listing: &'a Listing,
+}
+
+/// How a segment turned out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// All its bytes are right batches.
+    Whole,
+    /// It was cut at the first batch that is not.
+    Cut,
+}
+
+impl Opener<'_> {
+    /// Takes the files for what they are.
+    pub(super) fn trust_files(&mut self) -> Result<(), LogError> {
+        let segments = self.log.segments.len();
+        self.index_where_missing(segments)?;
+        self.open_txn_indexes(segments)?;
+        let active = self.log.active_mut();
+        let end = active.resume()?;
+        self.log.end = end.unwrap_or(active.base());
+        self.log.recovery_point = self.log.end;
+        self.read_epochs()?;
+        self.log.producers = load_producers(self.log, self.listing, self.log.end)?;
+        Ok(())
+    }
+
+    /// Believes only what lies below the recovery point; nothing at all where the log turns out to end
+    /// below it, since then it is another log's.
+    pub(super) fn recover(&mut self, recovery_point: Offset) -> Result<(), LogError> {
+        let mut recovery_point = recovery_point;
+        if self.check_from(recovery_point).is_err() || self.log.end < recovery_point {
+            self.report.distrusted_recovery_point = recovery_point > Offset(0);
+            recovery_point = Offset(0);
+            self.check_from(recovery_point)?;
+        }
+        let log = &mut *self.log;
+        log.recovery_point = recovery_point.min(log.end).max(log.segments[0].base());
+        log.dirt.appended_bytes = self.report.checked_bytes;
+        log.dirt.cut = true;
+        log.dirt.names = true;
+        Ok(())
+    }
+
+    fn check_from(&mut self, recovery_point: Offset) -> Result<(), LogError> {
+        let first = self.log.segment_of(recovery_point);
+        self.index_where_missing(first)?;
+        self.open_txn_indexes(first)?;
+        let base = self.log.segments[first].base();
+        self.log.end = base;
+        self.read_epochs()?;
+        self.log.epochs.truncate_to(recovery_point);
+        self.log.dirt.epoch_changes += 1;
+        self.log.producers = load_producers(self.log, self.listing, base)?;
+        for index in first..self.log.segments.len() {
+            if index > first {
+                self.log.end = self.log.end.max(self.log.segments[index].base());
+                self.log.write_snapshot(self.log.end)?;
+            }
+            if self.check_segment(index, recovery_point)? == Verdict::Cut {
+                return self.drop_after(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds a segment anew from its file, up to the first batch that is not right.
+    fn check_segment(&mut self, index: usize, recovery_point: Offset) -> Result<Verdict, LogError> {
+        let log = &mut *self.log;
+        let next_base = log.segments.get(index + 1).map(Segment::base);
+        let view = log.segments[index].view().clone();
+        let failed = |cause| view.failed("read", cause);
+        let file = view.open()?;
+        let len = file.len().map_err(failed)?;
+        log.segments[index].reset()?;
+        self.report.indexed_segments += 1;
+        let mut scan = Scan::new(file.as_ref(), 0, len, WIDE);
+        let verdict = loop {
+            let found = match scan.step().map_err(failed)? {
+                Step::Batch(found) => found,
+                Step::Bad(_) => break Verdict::Cut,
+                Step::End => break Verdict::Whole,
+            };
+            if next_base.is_some_and(|next| found.header.last_offset() >= next) {
+                // A truncation dropped it, and the next segment replaced it: its length was lost in a crash.
+                break Verdict::Whole;
+            }
+            let fits = found.header.base_offset >= log.end
+                && log.segments[index].can_hold(found.header.last_offset());
+            let is_new = found.header.last_offset() >= recovery_point;
+            if !fits || is_new && scan.check(&found).map_err(failed)?.is_err() {
+                break Verdict::Cut;
+            }
+            self.report.checked_bytes += if is_new { found.header.size() as u64 } else { 0 };
+            let control = read_control(&scan, &found).map_err(failed)?;
+            note_again(log, index, &found, control.as_ref())?;
+        };
+        self.report.cut_bytes += len - u64::from(log.segments[index].size());
+        log.segments[index].cut_tail()?;
+        if next_base.is_some() {
+            log.segments[index].finish_indexes()?;
+        }
+        Ok(verdict)
+    }
+
+    /// Removes the segments after a damaged one.
+    fn drop_after(&mut self, index: usize) -> Result<(), LogError> {
+        let log = &mut *self.log;
+        while log.segments.len() > index + 1 {
+            let Some(dropped) = log.segments.pop() else { break };
+            self.report.dropped_segments += 1;
+            self.report.cut_bytes += u64::from(dropped.size());
+            for kind in Kind::ALL {
+                log.home.remove(&log.home.file(dropped.base(), kind))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds the indexes that are missing of the segments before number `upto`.
+    fn index_where_missing(&mut self, upto: usize) -> Result<(), LogError> {
+        let active = self.log.segments.len() - 1;
+        for (index, segment) in self.log.segments.iter_mut().enumerate().take(upto) {
+            if segment.size() == 0 || segment.is_indexed() {
+                continue;
+            }
+            segment.reindex(&self.log.config)?;
+            if index < active {
+                segment.finish_indexes()?;
+            }
+            self.report.indexed_segments += 1;
+        }
+        Ok(())
+    }
+
+    fn open_txn_indexes(&mut self, upto: usize) -> Result<(), LogError> {
+        for &base in &self.listing.txn_indexes {
+            let index = self.log.segment_of(base);
+            if index < upto && self.log.segments[index].base() == base {
+                self.log.segments[index].open_txn_index()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the epochs; where the file is not there or damaged, they are read from the batches.
+    fn read_epochs(&mut self) -> Result<(), LogError> {
+        let log = &mut *self.log;
+        let path = log.home.path.join(EPOCHS_FILE);
+        if log.home.disk.exists(&path) {
+            let bytes = log.home.disk.read_all(&path).map_err(|cause| LogError::io("read", &path, cause))?;
+            if let Ok(epochs) = EpochHistory::from_checkpoint(&bytes) {
+                log.epochs = epochs;
+                return Ok(());
+            }
+        }
+        let mut headers = Vec::new();
+        for_each_batch(log, log.start, log.end, |found, _| {
+            if headers.last().is_none_or(|last: &BatchHeader| last.leader_epoch < found.header.leader_epoch) {
+                headers.push(found.header);
+            }
+        })?;
+        log.epochs.clear();
+        headers.iter().for_each(|header| log.note_epoch(header));
+        Ok(())
+    }
+
+    /// Makes the parts agree, and removes the snapshots that nobody will read.
+    pub(super) fn finish(&mut self, now: Timestamp) -> Result<(), LogError> {
+        let log = &mut *self.log;
+        if log.end < log.start {
+            log.truncate_fully_and_start_at(log.start, now)?.removal.run()?;
+        }
+        let before = log.epochs.clone();
+        log.epochs.truncate_to(log.end);
+        log.epochs.advance_log_start(log.start);
+        log.dirt.epoch_changes += u32::from(before != log.epochs);
+        log.expire_producers(now);
+        let newest = self.listing.snapshots.range(..=log.end).next_back();
+        for &offset in self.listing.snapshots.keys() {
+            let has_segment = log.segments[log.segment_of(offset)].base() == offset;
+            if !has_segment && newest.is_some_and(|(&newest, _)| offset < newest) {
+                log.home.remove(&log.home.file(offset, Kind::Snapshot))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes note of a batch that is in segment number `index`.
+fn note_again(
+    log: &mut Log,
+    index: usize,
+    found: &Found,
+    control: Option<&ControlRecord>,
+) -> Result<(), LogError> {
+    log.segments[index].note(&found.header, &log.config);
+    log.segments[index].spill();
+    log.note_epoch(&found.header);
+    let ended = log.producers.update(&found.header, control);
+    if let Some(aborted) = ended.and_then(aborted_entry) {
+        log.segments[index].note_aborted(&aborted)?;
+    }
+    log.end = found.header.next_offset();
+    Ok(())
+}

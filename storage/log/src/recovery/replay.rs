@@ -1,0 +1,105 @@
+//! Building the producer states from what is on the disk: the newest snapshot, and the batches above it.
+
+use std::io;
+
+use tarn_record::{ControlRecord, Offset};
+
+use super::Listing;
+use crate::error::LogError;
+use crate::home::{Home, Kind};
+use crate::limits::CONTROL_BATCH_BYTES_MAX;
+use crate::log::Log;
+use crate::producers::ProducerStates;
+use crate::segment::{Found, Scan, Step, WIDE};
+
+/// The producer states as of `end`, in a log that was cut there. Snapshots above it are removed.
+pub(crate) fn producers_below(log: &mut Log, end: Offset) -> Result<ProducerStates, LogError> {
+    let listing = Listing::read(&log.home)?;
+    load_producers(log, &listing, end)
+}
+
+/// The same, with the directory's listing at hand.
+pub(super) fn load_producers(
+    log: &mut Log,
+    listing: &Listing,
+    end: Offset,
+) -> Result<ProducerStates, LogError> {
+    remove_above(&log.home, listing, end)?;
+    let mut states = ProducerStates::default();
+    let mut from = log.start;
+    log.dirt.snapshot = None;
+    for (&offset, &len) in listing.snapshots.range(..=end).rev() {
+        if let Some(loaded) = read_snapshot(&log.home, offset, len)? {
+            (states, from) = (loaded, offset);
+            log.dirt.snapshot = Some(offset);
+            break;
+        }
+    }
+    for_each_batch(log, from, end, |found, control| {
+        states.update(&found.header, control);
+    })?;
+    Ok(states)
+}
+
+/// Removes the snapshots above an offset: they are of another history.
+pub(crate) fn drop_snapshots_above(home: &Home, offset: Offset) -> Result<(), LogError> {
+    remove_above(home, &Listing::read(home)?, offset)
+}
+
+fn remove_above(home: &Home, listing: &Listing, offset: Offset) -> Result<(), LogError> {
+    let above = listing.snapshots.range(offset.plus(1)..).map(|(&above, _)| above);
+    above.into_iter().try_for_each(|above| home.remove(&home.file(above, Kind::Snapshot)))
+}
+
+/// What a snapshot says; `None` for one that a crash left incomplete.
+fn read_snapshot(home: &Home, offset: Offset, len: u64) -> Result<Option<ProducerStates>, LogError> {
+    let empty = ProducerStates::default();
+    if len == empty.snapshot().len() as u64 {
+        // It has no room for a producer.
+        return Ok(Some(empty));
+    }
+    let path = home.file(offset, Kind::Snapshot);
+    let bytes = home.disk.read_all(&path).map_err(|cause| LogError::io("read", &path, cause))?;
+    Ok(ProducerStates::load(&bytes).ok())
+}
+
+/// Visits the batches that begin in `from..to`, whose files are trusted.
+pub(super) fn for_each_batch(
+    log: &Log,
+    from: Offset,
+    to: Offset,
+    mut visit: impl FnMut(&Found, Option<&ControlRecord>),
+) -> Result<(), LogError> {
+    if from >= to {
+        return Ok(());
+    }
+    for segment in &log.segments[log.segment_of(from)..] {
+        if segment.base() >= to {
+            break;
+        }
+        let view = segment.view();
+        let Some(first) = view.locate(from)? else { continue };
+        let file = view.open()?;
+        let mut scan = Scan::new(file.as_ref(), first.position, u64::from(segment.size()), WIDE);
+        loop {
+            match scan.step().map_err(|cause| view.failed("read", cause))? {
+                Step::Batch(found) if found.header.base_offset >= to => break,
+                Step::Batch(found) => {
+                    let control = read_control(&scan, &found).map_err(|cause| view.failed("read", cause))?;
+                    visit(&found, control.as_ref());
+                }
+                Step::Bad(fault) => return Err(view.damaged(scan.position(), fault)),
+                Step::End => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The record of a control batch.
+pub(super) fn read_control(scan: &Scan<'_>, found: &Found) -> io::Result<Option<ControlRecord>> {
+    if !found.header.is_control() || found.header.size() > CONTROL_BATCH_BYTES_MAX {
+        return Ok(None);
+    }
+    Ok(scan.read(found)?.ok().and_then(|batch| ControlRecord::parse(&batch)))
+}
