@@ -4,6 +4,7 @@
 //! stand the drivers that own connections and timers (`link`, `fetch::lane`, `manager`). The crate reaches
 //! its own cluster through one trait, `local_cluster`.
 
+pub mod coordinator;
 pub mod lag;
 pub mod local_cluster;
 pub mod reasons;

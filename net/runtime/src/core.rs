@@ -247,7 +247,10 @@ pub(crate) mod tests {
         assert_eq!(ended.status.signal(), Some(libc::SIGABRT));
         let said = String::from_utf8(ended.stderr).unwrap();
         let last = said.lines().last().unwrap();
-        assert!(last.starts_with("tarn: core core-3 panicked: index out of range; the process stops"), "{said}");
+        assert!(
+            last.starts_with("tarn: core core-3 panicked: index out of range; the process stops"),
+            "{said}"
+        );
     }
 
     #[test]

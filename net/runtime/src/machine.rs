@@ -60,7 +60,10 @@ pub(crate) fn pin_this_thread(cpu: usize) -> io::Result<()> {
     let mut mask = CpuSet::new();
     mask.set(cpu);
     sched_setaffinity(None, &mask).map_err(|error| {
-        refused(format!("cannot pin a core to CPU {cpu}: {error}; the process may use {:?}", available_cpus()))
+        refused(format!(
+            "cannot pin a core to CPU {cpu}: {error}; the process may use {:?}",
+            available_cpus()
+        ))
     })
 }
 

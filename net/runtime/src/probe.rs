@@ -41,7 +41,9 @@ pub enum ProbeError {
         features: u32,
     },
     /// Locked memory is used up.
-    #[error("no locked memory is left for io_uring: raise the limit (`ulimit -l`, LimitMEMLOCK=) to 8 MiB or more")]
+    #[error(
+        "no locked memory is left for io_uring: raise the limit (`ulimit -l`, LimitMEMLOCK=) to 8 MiB or more"
+    )]
     LockedMemory,
     /// Descriptors are used up.
     #[error("no descriptor is left for io_uring: raise the limit (`ulimit -n`, LimitNOFILE=)")]

@@ -23,7 +23,7 @@ pub use reader::{ReadError, RecordReader};
 pub use record::{HeaderView, HeaderViews, RecordFault, RecordView, Records, records};
 pub use stamp::{Stamp, Stamped};
 
-pub(crate) use header::{AT_CRC, AT_CRC_COVERS, HEADER_BYTES_TO_MAGIC};
+pub(crate) use header::{AT_CRC_COVERS, HEADER_BYTES_TO_MAGIC};
 
 use crate::codec::{CodecError, decompress};
 use crate::ids::Offset;

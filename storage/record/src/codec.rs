@@ -186,7 +186,7 @@ impl<T: AsRef<[u8]>> Decoder<T> {
         Ok(Decoder { codec, compression, limit, left: limit })
     }
 
-    /// Appends up to `most` bytes to `out` and says how many; 0 at the end.
+    /// Appends up to `most` bytes, at least one, to `out` and says how many; 0 at the end.
     ///
     /// # Errors
     /// `Corrupt`, or `LimitExceeded` once there is more than the limit.

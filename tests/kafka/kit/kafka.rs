@@ -51,6 +51,8 @@ pub struct NodeOptions {
     pub data: Option<PathBuf>,
     /// The port of a relay in front of this node: it gets a listener that advertises it.
     pub relay_port: Option<u16>,
+    /// Features to format with, each as `NAME=LEVEL`; Kafka's defaults where there is none.
+    pub features: Vec<String>,
     /// Further lines of `server.properties`; they win over the kit's.
     pub properties: Vec<(String, String)>,
 }
@@ -179,7 +181,7 @@ impl KafkaNode {
         let properties = node.properties(options, quorum);
         fs::write(node.config(), properties).expect("the node's directory is writable");
         if options.data.is_none() {
-            node.format();
+            node.format(&options.features);
         }
         node
     }
@@ -212,9 +214,10 @@ impl KafkaNode {
         lines.iter().fold(String::new(), |text, (key, value)| text + key + "=" + value + "\n")
     }
 
-    fn format(&self) {
+    fn format(&self, features: &[String]) {
         let mut command = java("server", "128m");
         command.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c"]).arg(self.config());
+        command.args(features.iter().flat_map(|feature| ["--feature", feature]));
         run("kafka-storage format", command, None, READY).ok();
     }
 

@@ -107,23 +107,28 @@ mod tests {
     use super::*;
     use crate::core::tests::run_on_core;
     use crate::{sleep, timeout};
+    use rustix::fs::Advice;
     use std::fs::File;
     use std::io::{Read, Seek, Write};
     use std::time::Duration;
 
     const BYTES: u64 = 1 << 20;
 
-    /// A file of which no page was ever in the cache: a hole from end to end.
+    /// A file on disk of which no page is in the cache. Beside the test binary, because `/tmp` may be
+    /// memory.
     fn cold_file() -> File {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(BYTES).unwrap();
+        let binary = std::env::current_exe().unwrap();
+        let mut file = tempfile::tempfile_in(binary.parent().unwrap()).unwrap();
+        file.write_all(&vec![7; BYTES as usize]).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        // One page is one page: no reading ahead of what was asked for.
+        rustix::fs::fadvise(&file, 0, None, Advice::Random).unwrap();
         file
     }
 
     fn read_prefix(file: &mut File, count: usize) {
         file.rewind().unwrap();
-        // Without readahead, which would bring in what was not asked for.
-        rustix::fs::fadvise(&*file, 0, None, rustix::fs::Advice::Random).unwrap();
         file.read_exact(&mut vec![0; count]).unwrap();
     }
 

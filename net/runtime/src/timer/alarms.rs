@@ -72,8 +72,7 @@ pub(crate) fn unset(alarm: Alarm) {
 /// Gives the core on this thread its alarms.
 pub(crate) fn install() -> io::Result<()> {
     let clock = Rc::new(new_clock()?);
-    let alarms =
-        Alarms { clock, origin: Instant::now(), numbers: 0, armed: None, waiting: BTreeMap::new() };
+    let alarms = Alarms { clock, origin: Instant::now(), numbers: 0, armed: None, waiting: BTreeMap::new() };
     ALARMS.set(Some(alarms));
     Ok(())
 }
@@ -150,6 +149,7 @@ fn set_clock(clock: &OwnedFd, wait: Duration) {
     let setting = libc::itimerspec { it_interval: once, it_value: value };
     // SAFETY: the descriptor is live, the kernel reads `setting` during the call, and a null old value
     // is allowed.
-    let done = unsafe { libc::timerfd_settime(clock.as_raw_fd(), 0, &raw const setting, std::ptr::null_mut()) };
+    let done =
+        unsafe { libc::timerfd_settime(clock.as_raw_fd(), 0, &raw const setting, std::ptr::null_mut()) };
     assert_eq!(done, 0, "a live timerfd takes every valid time: {}", io::Error::last_os_error());
 }

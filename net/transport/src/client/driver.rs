@@ -1,6 +1,7 @@
 //! The task of one outgoing connection: writes what is called, reads what is answered.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Buf;
 use futures_lite::future;
@@ -20,7 +21,7 @@ const CORRELATION_ID_BYTES: usize = 4;
 pub(super) async fn drive(calls: Rc<Calls>, frames: FrameReader, socket: WriteHalf) {
     // Late peers are noticed by the timeouts of the calls.
     let progress = Rc::new(Progress::new(now()));
-    let writer = FrameWriter::new(socket, Rc::clone(&progress), Rc::default());
+    let writer = FrameWriter::new(socket, Rc::clone(&progress), Arc::default());
     let ended = future::or(write(&calls, writer), read(&calls, frames, &progress));
     let error = future::or(calls.closed(), ended).await;
     calls.close(error);

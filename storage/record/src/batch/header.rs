@@ -15,7 +15,7 @@ pub const LOG_OVERHEAD: usize = 12;
 /// Where the magic is known, whatever the message format.
 pub(crate) const HEADER_BYTES_TO_MAGIC: usize = 17;
 /// Where the CRC field stands.
-pub(crate) const AT_CRC: usize = 17;
+const AT_CRC: usize = 17;
 /// The first byte that the CRC covers.
 pub(crate) const AT_CRC_COVERS: usize = 21;
 

@@ -122,25 +122,28 @@ impl Fault {
 }
 
 impl Section {
+    #[inline]
     fn take_record(&mut self) -> Result<RecordView<'_>, Fault> {
-        let size = match self {
-            Section::Plain { .. } => 0,
-            Section::Compressed { .. } => {
-                let start = self.available(MAX_I32_BYTES).map_err(Fault::Codec)?;
-                if start.is_empty() {
-                    return Err(Fault::Record(RecordFault::CutShort));
-                }
-                encoded_size(start).map_err(Fault::Record)?
-            }
-        };
-        let bytes = self.available(size).map_err(Fault::Codec)?.len();
+        if let Section::Compressed { .. } = self {
+            self.decompress_record()?;
+        }
         let (unread, at) = match self {
             Section::Plain { bytes, at } => (&bytes[*at..], at),
-            Section::Compressed { window, at, .. } => (&window[*at..*at + bytes], at),
+            Section::Compressed { window, at, .. } => (&window[*at..], at),
         };
         let (record, _) = read_record(unread).map_err(Fault::Record)?;
         *at += record.encoded.len();
         Ok(record)
+    }
+
+    /// Brings the whole next record into the window.
+    fn decompress_record(&mut self) -> Result<(), Fault> {
+        let start = self.available(MAX_I32_BYTES).map_err(Fault::Codec)?;
+        if start.is_empty() {
+            return Err(Fault::Record(RecordFault::CutShort));
+        }
+        let size = encoded_size(start).map_err(Fault::Record)?;
+        self.available(size).map(|_| ()).map_err(Fault::Codec)
     }
 
     /// The bytes not yet taken: `wanted` at least, unless the section ends before.

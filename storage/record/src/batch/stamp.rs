@@ -1,12 +1,12 @@
 //! What a leader writes into a batch when it appends it: base offset, leader epoch and timestamp.
 //!
-//! Only the 61 bytes of the header change; the records stay the same bytes and are not even read. Base
-//! offset and leader epoch lie outside the CRC. The maximal timestamp and the attributes lie inside it, but
-//! CRC-32C is linear: the new CRC follows from the old one, the old header and the new header.
+//! Only the 61 bytes of the header change; the records stay the same bytes. Base offset and leader epoch lie
+//! outside the CRC, so a batch whose maximal timestamp was right keeps its CRC and its records are not even
+//! read. Where timestamp or attributes change, the CRC is computed again.
 
 use bytes::{Bytes, BytesMut};
 
-use super::{AT_CRC, AT_CRC_COVERS, BatchHeader, HEADER_BYTES, TimestampType, ValidBatch};
+use super::{AT_CRC_COVERS, BatchHeader, HEADER_BYTES, TimestampType, ValidBatch};
 use crate::ids::{Epoch, Offset, Timestamp};
 
 /// The timestamps that an appended batch gets.
@@ -33,7 +33,8 @@ pub struct Stamped {
 }
 
 impl ValidBatch {
-    /// The batch as its leader appends it. Costs no pass over the records, also where the CRC changes.
+    /// The batch as its leader appends it. Reads the records only where the CRC changes: for LogAppendTime,
+    /// and where the producer's maximal timestamp was wrong.
     ///
     /// `base_offset` plus the batch's last offset delta must be below `i64::MAX`.
     pub fn restamped(&self, base_offset: Offset, epoch: Epoch, stamp: Stamp) -> Stamped {
@@ -51,8 +52,7 @@ impl ValidBatch {
         };
         let body = self.section();
         if header.attributes != old.attributes || header.max_timestamp != old.max_timestamp {
-            let change = covered_crc(&old.write()) ^ covered_crc(&header.write());
-            header.crc = old.crc ^ crc32c::crc32c_combine(change, 0, body.len());
+            header.crc = crc32c::crc32c_append(crc32c::crc32c(&header.write()[AT_CRC_COVERS..]), &body);
         }
         Stamped { header, header_bytes: header.write(), body }
     }
@@ -72,11 +72,6 @@ impl Stamped {
         debug_assert_eq!(self.header.check_crc(&bytes), Ok(()));
         ValidBatch::checked_elsewhere(bytes.freeze(), self.header)
     }
-}
-
-fn covered_crc(header: &[u8; HEADER_BYTES]) -> u32 {
-    debug_assert_eq!(AT_CRC + 4, AT_CRC_COVERS);
-    crc32c::crc32c(&header[AT_CRC_COVERS..])
 }
 
 #[cfg(test)]
@@ -107,7 +102,7 @@ mod tests {
     }
 
     proptest! {
-        /// The CRC that is derived is the CRC that the bytes give.
+        /// Header and body together are a batch that passes every check, whatever was stamped.
         #[test]
         fn a_stamped_batch_is_valid(
             value in prop::collection::vec(any::<u8>(), 0..500),

@@ -1,0 +1,489 @@
+//! The state of mirrored partitions as one partition of `__mirror_state` holds it: a sans-IO machine.
+//!
+//! Leaders of mirrored partitions write their states here and read them back after a restart or a move.
+//! The machine checks only what tells writers apart, the leader epoch, the state epoch and the version of
+//! the topic's binding; whether a step is legal is the leader's to check, who alone knows what it did.
+//!
+//! Invariants:
+//! * replaying what a machine wrote gives a machine that answers the same;
+//! * a state epoch rises by one with every write that is taken, and no write of an older one is taken;
+//! * a write of an older leader epoch or binding version changes nothing.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use tarn_record::{Epoch, Offset, PartitionIndex, TopicId, TopicIdPartition};
+use tarn_wire::messages::write_mirror_states_request::WriteMirrorStatePartition;
+use tarn_wire::messages::{
+    MirrorPartitionStateKey, MirrorPartitionStateValue, MirrorPositionKey, MirrorPositionValue,
+};
+use tarn_wire::{
+    CoordinatorKey, EncodeError, ErrorCode, Str, coordinator_key_type, decode_key, decode_value, encode_key,
+    encode_value,
+};
+use thiserror::Error;
+
+use crate::state::MirrorState;
+
+/// The internal topic of mirror states.
+pub const STATE_TOPIC: &str = "__mirror_state";
+
+/// A record of the topic: its key, and its value or a tombstone.
+pub type StateRecord = (Bytes, Option<Bytes>);
+
+/// The partition of `__mirror_state`, of `count`, that holds a mirrored partition's state.
+pub fn coordinator_partition(mirror: &str, partition: TopicIdPartition, count: i32) -> PartitionIndex {
+    hash_to_partition(&format!("{mirror}:{}:{}", partition.topic_id, partition.partition), count)
+}
+
+/// The partition of `__mirror_state`, of `count`, whose leader is the mirror's home broker.
+pub fn home_partition(mirror: &str, count: i32) -> PartitionIndex {
+    hash_to_partition(mirror, count)
+}
+
+/// Kafka's rule: the hash of Java's `String`, its magnitude, modulo the count.
+fn hash_to_partition(text: &str, count: i32) -> PartitionIndex {
+    let hash = text.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
+    let magnitude = if hash == i32::MIN { 0 } else { hash.abs() };
+    PartitionIndex(magnitude % count.max(1))
+}
+
+/// What the coordinator knows of one mirrored partition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartitionState {
+    /// Its state; `None` where only a position is known.
+    pub state: Option<MirrorState>,
+    /// The highest leader epoch that wrote.
+    pub leader_epoch: Epoch,
+    /// How many writes were taken.
+    pub state_epoch: i32,
+    /// Why it is not well, for a person.
+    pub error_message: Option<Str>,
+    /// Which retry it is in; −1 where it is not retried.
+    pub retry_attempt: i16,
+    /// The state before FAILED.
+    pub previous_state: Option<MirrorState>,
+    /// Why it is not well, for an alert.
+    pub reason_code: Option<Str>,
+    /// The version of the topic's binding that the state belongs to.
+    pub state_version: i64,
+    /// The last mirror position.
+    pub position: Option<Position>,
+}
+
+/// Up to where a partition was mirrored when it was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The newest leader epoch of the mirrored log.
+    pub epoch: Epoch,
+    /// Its end.
+    pub offset: Offset,
+    /// The version of the stop.
+    pub version: i64,
+    /// The source's high watermark when it last answered.
+    pub source_offset: Offset,
+    /// When that was, by this cluster's clock; −1 where it never answered.
+    pub source_known_at_ms: i64,
+}
+
+/// What the coordinator is asked.
+#[derive(Clone, Debug)]
+pub enum StateRequest {
+    /// The state of some partitions of a mirror.
+    Read(String, Vec<TopicIdPartition>),
+    /// A new state for some.
+    Write(String, Vec<(TopicIdPartition, WriteMirrorStatePartition)>),
+}
+
+/// What the coordinator answers, partition by partition in the order of the request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StateResponse {
+    /// The states; `None` where there is none.
+    Read(Vec<(TopicIdPartition, Option<PartitionState>)>),
+    /// The new state epochs, or why a write was not taken.
+    Written(Vec<(TopicIdPartition, Result<i32, WriteRefused>)>),
+}
+
+/// Why a write was not taken.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum WriteRefused {
+    /// A newer leader has written.
+    #[error("leader epoch {given} is older than {current}, which has written since")]
+    FencedLeader {
+        /// The writer's.
+        given: Epoch,
+        /// The newest.
+        current: Epoch,
+    },
+    /// Somebody has written since the writer read.
+    #[error("state epoch {given} is older than {current}")]
+    FencedState {
+        /// The writer's.
+        given: i32,
+        /// The newest.
+        current: i32,
+    },
+    /// The binding has a newer version.
+    #[error("version {given} of the binding is older than {current}")]
+    OldVersion {
+        /// The writer's.
+        given: i64,
+        /// The newest.
+        current: i64,
+    },
+    /// The state is none of those there are.
+    #[error("{0} is not a mirror partition state")]
+    NotAState(i8),
+    /// A text is too long for a record.
+    #[error("the state does not fit a record: {0}")]
+    TooLong(String),
+}
+
+impl WriteRefused {
+    /// The error code of the protocol.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            WriteRefused::FencedLeader { .. } => ErrorCode::FENCED_LEADER_EPOCH,
+            WriteRefused::FencedState { .. } | WriteRefused::OldVersion { .. } => ErrorCode::FENCED_STATE_EPOCH,
+            WriteRefused::NotAState(_) | WriteRefused::TooLong(_) => ErrorCode::INVALID_REQUEST,
+        }
+    }
+}
+
+/// One partition of `__mirror_state`. Owned by the core that owns that partition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MirrorCoordinator {
+    states: BTreeMap<(String, TopicIdPartition), PartitionState>,
+}
+
+impl MirrorCoordinator {
+    /// Takes one record of the log over. Records of kinds that are not known are left alone.
+    ///
+    /// # Errors
+    /// A record that cannot be read.
+    pub fn replay(&mut self, key: &Bytes, value: Option<&Bytes>) -> Result<(), String> {
+        let kind = coordinator_key_type(key).map_err(|error| error.to_string())?;
+        if kind == MirrorPartitionStateKey::TYPE {
+            let key: MirrorPartitionStateKey = decode_key(key.clone()).map_err(|error| error.to_string())?;
+            let named = named(&key.mirror_name, key.topic_id, key.partition);
+            let Some(value) = value else { return self.forget(&named, Forgotten::State) };
+            let value: MirrorPartitionStateValue =
+                decode_value(value.clone()).map_err(|error| error.to_string())?;
+            self.states.entry(named).or_default().take_over(value)
+        } else if kind == MirrorPositionKey::TYPE {
+            let key: MirrorPositionKey = decode_key(key.clone()).map_err(|error| error.to_string())?;
+            let named = named(&key.mirror_name, key.topic_id, key.partition);
+            let Some(value) = value else { return self.forget(&named, Forgotten::Position) };
+            let value: MirrorPositionValue =
+                decode_value(value.clone()).map_err(|error| error.to_string())?;
+            self.states.entry(named).or_default().position = Some(position_of(&value));
+            Ok(())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Answers a request. What it changes is changed at once; the records say it again for the log.
+    pub fn handle(&mut self, request: StateRequest) -> (StateResponse, Vec<StateRecord>) {
+        match request {
+            StateRequest::Read(mirror, partitions) => {
+                let state = |partition: TopicIdPartition| {
+                    (partition, self.states.get(&(mirror.clone(), partition)).cloned())
+                };
+                (StateResponse::Read(partitions.into_iter().map(state).collect()), Vec::new())
+            }
+            StateRequest::Write(mirror, writes) => {
+                let mut records = Vec::new();
+                let mut results = Vec::with_capacity(writes.len());
+                for (partition, write) in writes {
+                    results.push((partition, self.write(&mirror, partition, &write, &mut records)));
+                }
+                (StateResponse::Written(results), records)
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        mirror: &str,
+        partition: TopicIdPartition,
+        write: &WriteMirrorStatePartition,
+        records: &mut Vec<StateRecord>,
+    ) -> Result<i32, WriteRefused> {
+        let named = (mirror.to_owned(), partition);
+        let known = self.states.get(&named).cloned().unwrap_or_default();
+        let next = known.after(write)?;
+        let mut written = vec![state_record(&named, &next).map_err(too_long)?];
+        if next.position != known.position
+            && let Some(position) = &next.position
+        {
+            written.push(position_record(&named, position).map_err(too_long)?);
+        }
+        if next.state.is_none() {
+            written.remove(0);
+        }
+        records.append(&mut written);
+        let state_epoch = next.state_epoch;
+        self.states.insert(named, next);
+        Ok(state_epoch)
+    }
+
+    fn forget(&mut self, named: &(String, TopicIdPartition), what: Forgotten) -> Result<(), String> {
+        if let Some(known) = self.states.get_mut(named) {
+            match what {
+                Forgotten::State => *known = PartitionState { position: known.position, ..Default::default() },
+                Forgotten::Position => known.position = None,
+            }
+            if *known == PartitionState::default() {
+                self.states.remove(named);
+            }
+        }
+        Ok(())
+    }
+}
+
+enum Forgotten {
+    State,
+    Position,
+}
+
+impl PartitionState {
+    /// What a write makes of this state.
+    fn after(&self, write: &WriteMirrorStatePartition) -> Result<PartitionState, WriteRefused> {
+        let leader_epoch = Epoch(write.leader_epoch);
+        if leader_epoch != Epoch::NONE && leader_epoch < self.leader_epoch {
+            return Err(WriteRefused::FencedLeader { given: leader_epoch, current: self.leader_epoch });
+        }
+        if write.state_epoch != -1 && write.state_epoch < self.state_epoch {
+            return Err(WriteRefused::FencedState { given: write.state_epoch, current: self.state_epoch });
+        }
+        if write.state_version != -1 && write.state_version < self.state_version {
+            return Err(WriteRefused::OldVersion { given: write.state_version, current: self.state_version });
+        }
+        let mut next = self.clone();
+        if write.last_mirror_offset != -1 {
+            next.position = Some(Position {
+                epoch: Epoch(write.last_mirror_epoch),
+                offset: Offset(write.last_mirror_offset),
+                version: next.state_version.max(write.state_version),
+                source_offset: Offset(write.source_offset_last_known),
+                source_known_at_ms: write.source_offset_known_at_ms,
+            });
+        }
+        if write.state != -1 {
+            next.enter(write)?;
+        }
+        Ok(next)
+    }
+
+    fn enter(&mut self, write: &WriteMirrorStatePartition) -> Result<(), WriteRefused> {
+        let state = MirrorState::from_byte(write.state).map_err(|_| WriteRefused::NotAState(write.state))?;
+        self.previous_state = match (state, self.state) {
+            (MirrorState::Failed, Some(MirrorState::Failed)) => self.previous_state,
+            (MirrorState::Failed, before) => before,
+            _ => None,
+        };
+        self.state = Some(state);
+        self.leader_epoch = self.leader_epoch.max(Epoch(write.leader_epoch));
+        self.state_version = self.state_version.max(write.state_version);
+        self.state_epoch += 1;
+        self.error_message = write.error_message.as_ref().map(Str::to_owned_str);
+        self.reason_code = write.reason_code.as_ref().map(Str::to_owned_str);
+        self.retry_attempt = match write.retry_attempt {
+            _ if write.non_retryable => -1,
+            -1 => self.retry_attempt,
+            attempt => i16::try_from(attempt).unwrap_or(i16::MAX),
+        };
+        Ok(())
+    }
+
+    fn take_over(&mut self, value: MirrorPartitionStateValue) -> Result<(), String> {
+        let state = |byte: i8| match byte {
+            -1 => Ok(None),
+            byte => MirrorState::from_byte(byte).map(Some).map_err(|error| error.to_string()),
+        };
+        self.state = state(value.state)?;
+        self.previous_state = state(value.previous_state)?;
+        self.leader_epoch = Epoch(value.leader_epoch);
+        self.state_epoch = value.state_epoch;
+        self.error_message = value.error_message;
+        self.retry_attempt = value.retry_attempt;
+        self.reason_code = value.reason_code;
+        self.state_version = value.state_version;
+        Ok(())
+    }
+}
+
+fn named(mirror: &str, topic_id: uuid::Uuid, partition: i32) -> (String, TopicIdPartition) {
+    let partition = PartitionIndex(partition);
+    (mirror.to_owned(), TopicIdPartition { topic_id: TopicId(topic_id), partition })
+}
+
+fn too_long(error: EncodeError) -> WriteRefused {
+    WriteRefused::TooLong(error.to_string())
+}
+
+fn state_record(
+    (mirror, partition): &(String, TopicIdPartition),
+    state: &PartitionState,
+) -> Result<StateRecord, EncodeError> {
+    let key = MirrorPartitionStateKey {
+        mirror_name: mirror.as_str().into(),
+        topic_id: partition.topic_id.0,
+        partition: partition.partition.0,
+    };
+    let byte = |state: Option<MirrorState>| state.map_or(-1, MirrorState::to_byte);
+    let value = MirrorPartitionStateValue {
+        state: byte(state.state),
+        leader_epoch: state.leader_epoch.0,
+        state_epoch: state.state_epoch,
+        error_message: state.error_message.clone(),
+        retry_attempt: state.retry_attempt,
+        previous_state: byte(state.previous_state),
+        reason_code: state.reason_code.clone(),
+        state_version: state.state_version,
+    };
+    Ok((encode_key(&key)?, Some(encode_value(&value, 0)?)))
+}
+
+fn position_record(
+    (mirror, partition): &(String, TopicIdPartition),
+    position: &Position,
+) -> Result<StateRecord, EncodeError> {
+    let key = MirrorPositionKey {
+        mirror_name: mirror.as_str().into(),
+        topic_id: partition.topic_id.0,
+        partition: partition.partition.0,
+    };
+    let value = MirrorPositionValue {
+        last_mirror_epoch: position.epoch.0,
+        last_mirror_offset: position.offset.0,
+        state_version: position.version,
+        source_offset_last_known: position.source_offset.0,
+        source_offset_known_at_ms: position.source_known_at_ms,
+    };
+    Ok((encode_key(&key)?, Some(encode_value(&value, 0)?)))
+}
+
+fn position_of(value: &MirrorPositionValue) -> Position {
+    Position {
+        epoch: Epoch(value.last_mirror_epoch),
+        offset: Offset(value.last_mirror_offset),
+        version: value.state_version,
+        source_offset: Offset(value.source_offset_last_known),
+        source_known_at_ms: value.source_offset_known_at_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_hash_is_that_of_java() {
+        assert_eq!(hash_to_partition("", 50), PartitionIndex(0));
+        assert_eq!(hash_to_partition("a-to-b", 50), PartitionIndex(1_472_817_284 % 50));
+        assert_eq!(hash_to_partition("polygenelubricants", 50), PartitionIndex(0), "its hash is i32::MIN");
+    }
+
+    #[test]
+    fn a_deposed_leader_changes_nothing() {
+        let mut coordinator = MirrorCoordinator::default();
+        write(&mut coordinator, with(MirrorState::LogAlignment, 5, 0)).expect("it is the first");
+        let refused = write(&mut coordinator, with(MirrorState::Mirroring, 4, 1));
+        assert_eq!(refused, Err(WriteRefused::FencedLeader { given: Epoch(4), current: Epoch(5) }));
+        assert_eq!(read(&coordinator).and_then(|state| state.state), Some(MirrorState::LogAlignment));
+    }
+
+    #[test]
+    fn of_two_writers_with_one_state_epoch_only_the_first_is_taken() {
+        let mut coordinator = MirrorCoordinator::default();
+        assert_eq!(write(&mut coordinator, with(MirrorState::LogAlignment, 5, 0)), Ok(1));
+        assert_eq!(write(&mut coordinator, with(MirrorState::Mirroring, 5, 1)), Ok(2));
+        let refused = write(&mut coordinator, with(MirrorState::Failed, 5, 1));
+        assert_eq!(refused, Err(WriteRefused::FencedState { given: 1, current: 2 }));
+    }
+
+    #[test]
+    fn a_failure_remembers_the_state_before_it() {
+        let mut coordinator = MirrorCoordinator::default();
+        write(&mut coordinator, with(MirrorState::LogAlignment, 5, -1)).expect("it is the first");
+        write(&mut coordinator, with(MirrorState::Mirroring, 5, -1)).expect("it is in order");
+        for _ in 0..2 {
+            write(&mut coordinator, with(MirrorState::Failed, 5, -1)).expect("it is in order");
+            let state = read(&coordinator).expect("it was written");
+            assert_eq!(state.previous_state, Some(MirrorState::Mirroring));
+        }
+    }
+
+    #[test]
+    fn a_byte_that_is_no_state_is_refused() {
+        let mut coordinator = MirrorCoordinator::default();
+        let odd = WriteMirrorStatePartition { state: 77, ..Default::default() };
+        assert_eq!(write(&mut coordinator, odd), Err(WriteRefused::NotAState(77)));
+        assert_eq!(read(&coordinator), None);
+    }
+
+    proptest! {
+        /// A coordinator that replays the log of another answers like it.
+        #[test]
+        fn the_log_makes_the_same_coordinator_again(writes in prop::collection::vec(any_write(), 0..40)) {
+            let (mut first, mut log) = (MirrorCoordinator::default(), Vec::new());
+            for (index, write) in writes {
+                let named = TopicIdPartition { partition: PartitionIndex(index), ..partition() };
+                let (_, records) = first.handle(StateRequest::Write("m".into(), vec![(named, write)]));
+                log.extend(records);
+            }
+            let mut second = MirrorCoordinator::default();
+            for (key, value) in &log {
+                prop_assert_eq!(second.replay(key, value.as_ref()), Ok(()));
+            }
+            prop_assert_eq!(first, second);
+        }
+
+        /// No bytes make a coordinator panic.
+        #[test]
+        fn foreign_records_are_errors(key: Vec<u8>, value: Option<Vec<u8>>) {
+            let _ = MirrorCoordinator::default().replay(&key.into(), value.map(Bytes::from).as_ref());
+        }
+    }
+
+    fn any_write() -> impl Strategy<Value = (i32, WriteMirrorStatePartition)> {
+        (0..3i32, 0..9i8, -1..5i32, -1..6i32, -1..50i64, any::<bool>()).prop_map(
+            |(index, state, leader_epoch, state_epoch, last_mirror_offset, non_retryable)| {
+                let write = WriteMirrorStatePartition {
+                    state,
+                    leader_epoch,
+                    state_epoch,
+                    last_mirror_offset,
+                    non_retryable,
+                    ..Default::default()
+                };
+                (index, write)
+            },
+        )
+    }
+
+    fn with(state: MirrorState, leader_epoch: i32, state_epoch: i32) -> WriteMirrorStatePartition {
+        WriteMirrorStatePartition { state: state.to_byte(), leader_epoch, state_epoch, ..Default::default() }
+    }
+
+    fn partition() -> TopicIdPartition {
+        TopicIdPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(0) }
+    }
+
+    fn write(
+        coordinator: &mut MirrorCoordinator,
+        write: WriteMirrorStatePartition,
+    ) -> Result<i32, WriteRefused> {
+        match coordinator.handle(StateRequest::Write("m".into(), vec![(partition(), write)])).0 {
+            StateResponse::Written(mut results) => results.remove(0).1,
+            other => panic!("a write is answered as one, not {other:?}"),
+        }
+    }
+
+    fn read(coordinator: &MirrorCoordinator) -> Option<PartitionState> {
+        coordinator.states.get(&("m".to_owned(), partition())).cloned()
+    }
+}

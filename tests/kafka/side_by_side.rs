@@ -1,0 +1,81 @@
+//! Apache Kafka and Tarn, both new and empty, given the same commands.
+
+use tarn_tests::golden::{Explained, assert_same, in_words};
+use tarn_tests::kafka::{KafkaNode, NodeOptions};
+use tarn_tests::process::Finished;
+use tarn_tests::tarn::{Tarn, TarnOptions};
+use tarn_tests::tools::{kcat, tool, tool_with_input};
+
+/// Features that Tarn does not serve yet. Kafka is formatted without them, so that its tools take the
+/// same ways against both.
+const FEATURES_OFF: [&str; 5] = [
+    "eligible.leader.replicas.version=0",
+    "group.version=0",
+    "share.version=0",
+    "streams.version=0",
+    "transaction.version=0",
+];
+
+/// One of either.
+pub struct SideBySide {
+    /// Apache Kafka.
+    pub kafka: KafkaNode,
+    /// Tarn.
+    pub tarn: Tarn,
+}
+
+impl SideBySide {
+    /// Starts both.
+    pub fn start() -> SideBySide {
+        let options = NodeOptions {
+            features: FEATURES_OFF.iter().map(|feature| (*feature).to_string()).collect(),
+            properties: vec![("broker.rack".into(), String::new())],
+            ..NodeOptions::default()
+        };
+        SideBySide { kafka: KafkaNode::start(&options), tarn: Tarn::start(&TarnOptions::default()) }
+    }
+
+    /// Runs a tool against both and compares what it printed.
+    pub fn tool(&self, class: &str, arguments: &[&str], explained: &[Explained]) {
+        self.tool_with_input(class, arguments, None, explained);
+    }
+
+    /// `tool`, with standard input.
+    pub fn tool_with_input(
+        &self,
+        class: &str,
+        arguments: &[&str],
+        input: Option<&[u8]>,
+        explained: &[Explained],
+    ) {
+        let what = format!("{class} {}", arguments.join(" "));
+        let run = |bootstrap: &str| {
+            let all = [&["--bootstrap-server", bootstrap], arguments].concat();
+            match input {
+                Some(_) => tool_with_input(class, &all, input),
+                None => tool(class, &all),
+            }
+        };
+        self.compare(&what, run, |text| text, explained);
+    }
+
+    /// Runs kcat against both and compares what it printed.
+    pub fn kcat(&self, arguments: &[&str], input: Option<&[u8]>, explained: &[Explained]) {
+        let what = format!("kcat {}", arguments.join(" "));
+        let run = |bootstrap: &str| kcat(&[&["-b", bootstrap], arguments].concat(), input);
+        self.compare(&what, run, |text| text, explained);
+    }
+
+    /// Runs anything against both, and compares what `words` makes of the outputs.
+    pub fn compare(
+        &self,
+        what: &str,
+        run: impl Fn(&str) -> Finished,
+        words: impl Fn(String) -> String,
+        explained: &[Explained],
+    ) {
+        let kafka = words(in_words(&run(&self.kafka.bootstrap())));
+        let tarn = words(in_words(&run(&self.tarn.bootstrap())));
+        assert_same(what, &kafka, &tarn, explained);
+    }
+}
