@@ -14,7 +14,7 @@ use tarn_record::{Epoch, Offset, PartitionIndex, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_wire::ErrorCode;
 
-use crate::coordinators::runtime::CoordinatorCall;
+use crate::coordinators::mirror::CoordinatorCall;
 use crate::interest::{FetchedPartition, InterestId, Scope, Wanted};
 use crate::replica::Isolation;
 

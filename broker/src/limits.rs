@@ -21,3 +21,9 @@ pub const DECOMPRESSED_BATCH_BYTES: usize = 256 * 1024 * 1024;
 
 /// How often the checkpoint files are written, in milliseconds.
 pub const CHECKPOINT_INTERVAL_MS: u64 = 5_000;
+
+/// The largest batch that a coordinator writes or reads back, in bytes.
+pub const COORDINATOR_BATCH_BYTES: usize = 64 * 1024 * 1024;
+
+/// How long a coordinator waits for what it wrote to be committed (`mirror.coordinator.write.timeout.ms`).
+pub const COORDINATOR_WRITE_MS_MAX: u64 = 5_000;

@@ -99,7 +99,10 @@ impl Partitions {
                 if replica.waits_for_flush() {
                     self.dirty.push(*partition);
                 }
-                let required = appended.last.plus(1);
+                let required = match appended.duplicate_of {
+                    Some(_) => replica.log().end(),
+                    None => appended.last.plus(1),
+                };
                 if request.acks == Acks::All && replica.high_watermark() < required {
                     open.push((*partition, required));
                 }
@@ -113,6 +116,25 @@ impl Partitions {
         } else if let Err(refused) = self.waiting.park(waiting, &open, request.deadline_ms) {
             let errors = open.iter().map(|(partition, _)| (*partition, ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND));
             refused.answer(errors.collect());
+        }
+    }
+
+    /// Answers when all that is in the partition's log now is committed.
+    pub fn wait_for_commit(
+        &mut self,
+        partition: TopicIdPartition,
+        reply: ReplySlot<Vec<Produced>>,
+        deadline_ms: u64,
+    ) {
+        let produced = vec![Produced::failed(partition, ErrorCode::NONE, None)];
+        let waiting = WaitingProduce { produced, reply };
+        let Some(replica) = self.replicas.get(&partition) else { return };
+        let end = replica.log().end();
+        if replica.high_watermark() >= end {
+            return waiting.answer(Vec::new());
+        }
+        if let Err(refused) = self.waiting.park(waiting, &[(partition, end)], deadline_ms) {
+            refused.answer(vec![(partition, ErrorCode::NOT_ENOUGH_REPLICAS)]);
         }
     }
 
@@ -263,7 +285,7 @@ impl Produced {
         let partition = replica.partition();
         let produced = match result {
             Ok(appended) => Produced {
-                base_offset: appended.first,
+                base_offset: appended.duplicate_of.map_or(appended.first, |(first, _)| first),
                 log_append_time: appended.log_append_time,
                 ..Produced::failed(partition, ErrorCode::NONE, None)
             },

@@ -116,7 +116,7 @@ fn delete(core: &Rc<Core>, topic_id: TopicId) {
         .collect();
     for partition in gone {
         let removed = core.partitions().remove(partition, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-        core.machines().unload(partition, None);
+        core.machines().unload(partition);
         let Some(mut replica) = removed else { continue };
         match replica.log_mut().delete() {
             Ok(job) => spawn(Queue::Background, async move {

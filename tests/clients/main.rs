@@ -1,1 +1,3 @@
-fn main(){}
+//! Clients that are not Java's, against Tarn. Run with `tests/run.sh`.
+
+mod librdkafka;

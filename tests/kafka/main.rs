@@ -2,3 +2,12 @@
 //! them with `tests/run.sh`, which gets Kafka and builds `tarn`.
 
 mod kit_itself;
+mod mirror_bytes;
+mod mirror_control;
+mod mirror_cores;
+mod mirror_interrupted;
+mod mirror_three_nodes;
+mod mirror_writes;
+mod one_node;
+mod side_by_side;
+mod tools_golden;

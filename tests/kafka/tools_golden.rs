@@ -86,11 +86,18 @@ fn producers_and_kafka_get_offsets_print_the_same() {
         );
     }
     let far = ["--topic", "no.such.topic", "--command-property", "max.block.ms=1000"];
-    both.tool_with_input("ConsoleProducer", &[&far[..], &["--command-property", "acks=0"]].concat(), None, &[]);
+    both.tool_with_input(
+        "ConsoleProducer",
+        &[&far[..], &["--command-property", "acks=0"]].concat(),
+        None,
+        &[],
+    );
     let measured = ["--topic", "t", "--num-records", "5000", "--record-size", "100", "--throughput", "-1"];
     both.compare(
         "ProducerPerformance",
-        |bootstrap| tool("ProducerPerformance", &[&["--bootstrap-server", bootstrap], &measured[..]].concat()),
+        |bootstrap| {
+            tool("ProducerPerformance", &[&["--bootstrap-server", bootstrap], &measured[..]].concat())
+        },
         // Speeds and latencies differ from run to run; the last line counts all records.
         |text| {
             let last: Vec<&str> = text.lines().filter(|line| line.starts_with("5000 records")).collect();
@@ -98,7 +105,8 @@ fn producers_and_kafka_get_offsets_print_the_same() {
         },
         &[],
     );
-    for time in ["earliest", "latest", "max-timestamp", "earliest-local", "latest-tiered", "0", "4102444800000"]
+    for time in
+        ["earliest", "latest", "max-timestamp", "earliest-local", "latest-tiered", "0", "4102444800000"]
     {
         // The sticky partitioner of the tool without keys goes where it likes: only the sum is fixed.
         both.compare(
@@ -136,8 +144,11 @@ fn kafka_broker_api_versions_and_the_quorum_print_the_same() {
     both.compare(
         "MetadataQuorumCommand through the controller",
         |bootstrap| {
-            let controller =
-                if bootstrap == both.kafka.bootstrap() { both.kafka.controller() } else { both.tarn.controller() };
+            let controller = if bootstrap == both.kafka.bootstrap() {
+                both.kafka.controller()
+            } else {
+                both.tarn.controller()
+            };
             tool("MetadataQuorumCommand", &["--bootstrap-controller", &controller, "describe", "--status"])
         },
         |text| counts_as_words(&text),
@@ -153,7 +164,11 @@ fn kcat_prints_the_same_by_partition() {
     for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
         both.kcat(&["-P", "-t", "t", "-p", "1", "-K:", "-z", codec], Some(lines), &[]);
     }
-    both.kcat(&["-P", "-t", "t", "-p", "1", "-Z", "-K:", "-H", "h=1", "-H", "h=2", "-X", "acks=1"], Some(lines), &[]);
+    both.kcat(
+        &["-P", "-t", "t", "-p", "1", "-Z", "-K:", "-H", "h=1", "-H", "h=2", "-X", "acks=1"],
+        Some(lines),
+        &[],
+    );
     both.kcat(&["-P", "-t", "t", "-p", "0", "-X", "enable.idempotence=true"], Some(b"idempotent\n"), &[]);
     both.kcat(&["-P", "-t", "t", "-p", "7", "-X", "message.timeout.ms=1000"], Some(b"nowhere\n"), &[]);
     let format = "%t-%p at %o, %K %k, %S %s, headers %h\n";
@@ -161,7 +176,11 @@ fn kcat_prints_the_same_by_partition() {
     both.kcat(&["-C", "-t", "t", "-p", "1", "-o", "-2", "-e", "-f", format], None, &[]);
     both.kcat(&["-C", "-t", "t", "-p", "1", "-o", "4", "-c", "3", "-f", format], None, &[]);
     both.kcat(&["-C", "-t", "t", "-p", "0", "-o", "99", "-e", "-f", format], None, &[]);
-    both.kcat(&["-C", "-t", "t", "-p", "0", "-o", "beginning", "-e", "-X", "isolation.level=read_committed"], None, &[]);
+    both.kcat(
+        &["-C", "-t", "t", "-p", "0", "-o", "beginning", "-e", "-X", "isolation.level=read_committed"],
+        None,
+        &[],
+    );
     both.kcat(&["-Q", "-t", "t:1:-1", "-t", "t:1:-2", "-t", "t:0:0"], None, &[]);
     both.kcat(&["-L"], None, &[]);
     both.kcat(&["-L", "-t", "t"], None, &[]);
@@ -203,10 +222,15 @@ const API_DIFFERENCES: &[Explained] = &[
 
 /// Offsets and lags of the metadata log, and times, as words.
 fn counts_as_words(text: &str) -> String {
-    let text = replaced(text, r"(?m)^(LeaderEpoch|HighWatermark|MaxFollowerLagTimeMs):(\s+)-?\d+$", "$1:${2}N");
+    let text =
+        replaced(text, r"(?m)^(LeaderEpoch|HighWatermark|MaxFollowerLagTimeMs):(\s+)-?\d+$", "$1:${2}N");
     let text = replaced(&text, r#""id": (\d+), "directoryId": (null|"[^"]*")"#, "\"id\": $1, DIRECTORY");
     // NodeId, DirectoryId, LogEndOffset, Lag, LastFetchTimestamp, LastCaughtUpTimestamp, Status.
-    replaced(&text, r"(?m)^(\d+)\s+[A-Za-z0-9_-]{22}\s+\d+\s+(\d+)\s+\S+\s+\S+\s+(\w+)\s*$", "$1 DIRECTORY N $2 T T $3")
+    replaced(
+        &text,
+        r"(?m)^(\d+)\s+[A-Za-z0-9_-]{22}\s+\d+\s+(\d+)\s+\S+\s+\S+\s+(\w+)\s*$",
+        "$1 DIRECTORY N $2 T T $3",
+    )
 }
 
 /// The line for `empty` and the sum over the partitions of `t`.

@@ -15,7 +15,6 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use tarn_record::builder::{BatchBuilder, Record};
 use tarn_record::{Compression, Offset, Timestamp, TopicIdPartition, ValidBatch};
-use tarn_wire::ErrorCode;
 
 /// One record of a coordinator: its key, and its value or a tombstone.
 pub type CoordinatorRecord = (Bytes, Option<Bytes>);
@@ -71,13 +70,6 @@ pub enum NotServed {
     NotLoaded,
     /// Its partition is being loaded.
     Loading,
-}
-
-impl NotServed {
-    /// The error code of the protocol.
-    pub fn code(self) -> ErrorCode {
-        ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
-    }
 }
 
 impl<M> Default for Machines<M> {

@@ -178,7 +178,7 @@ impl BrokerRegistration {
     pub fn default_directory(&self) -> Uuid {
         match self.log_dirs.as_slice() {
             [only] => *only,
-            _ => Uuid::from_u128(1),
+            _ => crate::topics::DIRECTORY_UNASSIGNED,
         }
     }
 
@@ -234,7 +234,9 @@ impl BrokerRegistration {
             features: record
                 .features
                 .iter()
-                .map(|feature| (feature.name.to_string(), feature.min_supported_version, feature.max_supported_version))
+                .map(|feature| {
+                    (feature.name.to_string(), feature.min_supported_version, feature.max_supported_version)
+                })
                 .collect(),
             rack: record.rack.as_ref().map(|rack| rack.to_string()),
             fenced: record.fenced,
@@ -290,7 +292,9 @@ impl ControllerRegistration {
             features: record
                 .features
                 .iter()
-                .map(|feature| (feature.name.to_string(), feature.min_supported_version, feature.max_supported_version))
+                .map(|feature| {
+                    (feature.name.to_string(), feature.min_supported_version, feature.max_supported_version)
+                })
                 .collect(),
         }
     }

@@ -30,7 +30,9 @@ impl Carried {
             MetadataRecord::RemoveUserScramCredential(credential) => {
                 Identity::UserScramCredential(credential.name.to_string(), credential.mechanism)
             }
-            MetadataRecord::RemoveDelegationToken(token) => Identity::DelegationToken(token.token_id.to_string()),
+            MetadataRecord::RemoveDelegationToken(token) => {
+                Identity::DelegationToken(token.token_id.to_string())
+            }
             _ => return self.keep(record),
         };
         self.records.remove(&removed);

@@ -104,8 +104,10 @@ impl Configs {
     }
 
     pub(crate) fn put(&mut self, record: &ConfigRecord) -> ConfigResource {
-        let resource =
-            ConfigResource { kind: ResourceType(record.resource_type), name: Arc::from(&*record.resource_name) };
+        let resource = ConfigResource {
+            kind: ResourceType(record.resource_type),
+            name: Arc::from(&*record.resource_name),
+        };
         match &record.value {
             Some(value) => {
                 let map = self.by_resource.entry(resource.clone()).or_default();

@@ -107,7 +107,9 @@ impl<'a> BrokerView<'a> {
     fn chain(&self, names: &[&'static str], primary: &str, sensitive: bool) -> Vec<SynonymValue> {
         let shown = |value: &str| (!sensitive).then(|| value.to_owned());
         let mut chain = Vec::new();
-        for (source, map) in [(ConfigSource::DynamicBroker, self.own), (ConfigSource::DynamicDefaultBroker, self.all)] {
+        for (source, map) in
+            [(ConfigSource::DynamicBroker, self.own), (ConfigSource::DynamicDefaultBroker, self.all)]
+        {
             chain.extend(names.iter().filter_map(|name| {
                 map.get(*name).map(|value| SynonymValue { name, value: shown(value), source })
             }));
@@ -143,7 +145,7 @@ pub fn topic_entries(topic: &ConfigMap, broker: &BrokerView<'_>) -> Vec<ConfigEn
     let own = table::own_topic_keys().iter().filter(|key| topic.contains_key(key.name));
     let mut entries: Vec<ConfigEntry> =
         table::topic_keys().iter().chain(own).map(|key| topic_entry(key, topic, broker)).collect();
-    entries.sort_by_key(|entry| (java_bucket(entry.key.name, 64), entry.key.name));
+    entries.sort_by_key(|entry| java_bucket(entry.key.name, 64));
     entries
 }
 
@@ -198,9 +200,19 @@ pub fn mirror_entries(mirror: &ConfigMap) -> Vec<ConfigEntry> {
         let value = key.default_text().map(str::to_owned);
         let synonyms = value
             .iter()
-            .map(|value| SynonymValue { name: key.name, value: Some(value.clone()), source: ConfigSource::Default })
+            .map(|value| SynonymValue {
+                name: key.name,
+                value: Some(value.clone()),
+                source: ConfigSource::Default,
+            })
             .collect();
-        ConfigEntry { key, value, source: ConfigSource::Default, read_only: key.update == Update::ReadOnly, synonyms }
+        ConfigEntry {
+            key,
+            value,
+            source: ConfigSource::Default,
+            read_only: key.update == Update::ReadOnly,
+            synonyms,
+        }
     }));
     entries.sort_by_key(|entry| entry.key.name);
     entries
@@ -230,7 +242,8 @@ fn group_of(name: &'static str) -> Vec<&'static str> {
         .map_or_else(|| vec![name], |synonyms| synonyms.iter().map(|synonym| synonym.name).collect())
 }
 
-/// Where a Java `HashMap` of `buckets` buckets has a key: the order in which Kafka lists configs.
+/// Where a Java `HashMap` of `buckets` buckets has a key: the order in which Kafka lists configs. Within a
+/// bucket the order is that of the table.
 fn java_bucket(name: &str, buckets: u32) -> u32 {
     let hash = name.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
     (hash ^ (hash >> 16)) & (buckets - 1)
@@ -274,7 +287,8 @@ mod tests {
     #[test]
     fn coarser_units_give_the_value_and_are_shown_only_behind_the_finest() {
         let configs = Configs::default();
-        let coarse = file(&[("log.retention.minutes", "77"), ("log.retention.hours", "100"), ("log.roll.hours", "5")]);
+        let coarse =
+            file(&[("log.retention.minutes", "77"), ("log.retention.hours", "100"), ("log.roll.hours", "5")]);
         let entries = topic_entries(&ConfigMap::new(), &BrokerView::new(&configs, "1", &coarse));
         let find = |name| entries.iter().find(|entry| entry.key.name == name).unwrap();
         assert_eq!(find("retention.ms").value.as_deref(), Some("4620000"));
@@ -285,20 +299,30 @@ mod tests {
         let fine = file(&[("log.roll.ms", "1000000"), ("log.roll.hours", "5")]);
         let entries = topic_entries(&ConfigMap::new(), &BrokerView::new(&configs, "1", &fine));
         let line = listing(&entries).into_iter().find(|line| line.starts_with("segment.ms\t")).unwrap();
-        assert_eq!(line, "segment.ms\t1000000\t4\t4:log.roll.ms=1000000;4:log.roll.hours=5;5:log.roll.hours=168;");
+        assert_eq!(
+            line,
+            "segment.ms\t1000000\t4\t4:log.roll.ms=1000000;4:log.roll.hours=5;5:log.roll.hours=168;"
+        );
     }
 
     #[test]
     fn a_broker_lists_its_file_and_hides_secrets() {
         let configs = Configs::default();
-        let file = file(&[("log.retention.minutes", "77"), ("log.retention.hours", "100"), ("ssl.key.password", "x")]);
+        let file = file(&[
+            ("log.retention.minutes", "77"),
+            ("log.retention.hours", "100"),
+            ("ssl.key.password", "x"),
+        ]);
         let lines = listing(&broker_entries(&BrokerView::new(&configs, "1", &file)));
         let line = |name: &str| lines.iter().find(|line| line.starts_with(name)).unwrap().clone();
         assert_eq!(
             line("log.retention.minutes\t"),
             "log.retention.minutes\t77\t4\t4:log.retention.minutes=77;4:log.retention.hours=100;5:log.retention.hours=168;"
         );
-        assert_eq!(line("log.retention.hours\t"), "log.retention.hours\t100\t4\t4:log.retention.hours=100;5:log.retention.hours=168;");
+        assert_eq!(
+            line("log.retention.hours\t"),
+            "log.retention.hours\t100\t4\t4:log.retention.hours=100;5:log.retention.hours=168;"
+        );
         assert_eq!(line("ssl.key.password\t"), "ssl.key.password\tnull\t4\t4:ssl.key.password=null;");
         assert_eq!(line("log.flush.interval.ms\t"), "log.flush.interval.ms\tnull\t5\t");
     }

@@ -75,7 +75,9 @@ impl Features {
     }
 
     pub(crate) fn to_records(&self, records: &mut Vec<MetadataRecord>) {
-        let of = |(name, level): (&str, i16)| FeatureLevelRecord { name: name.into(), feature_level: level }.into();
+        let of = |(name, level): (&str, i16)| {
+            FeatureLevelRecord { name: name.into(), feature_level: level }.into()
+        };
         records.extend(self.iter().filter(|(name, _)| *name == METADATA_VERSION).map(of));
         records.extend(self.iter().filter(|(name, _)| *name != METADATA_VERSION).map(of));
     }

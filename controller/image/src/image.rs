@@ -172,11 +172,15 @@ impl MetadataImage {
             }
             MetadataRecord::Partition(record) => {
                 self.topics.put_partition(record)?;
-                delta.partitions_changed.insert((TopicId(record.topic_id), PartitionIndex(record.partition_id)));
+                delta
+                    .partitions_changed
+                    .insert((TopicId(record.topic_id), PartitionIndex(record.partition_id)));
             }
             MetadataRecord::PartitionChange(record) => {
                 self.topics.change_partition(record)?;
-                delta.partitions_changed.insert((TopicId(record.topic_id), PartitionIndex(record.partition_id)));
+                delta
+                    .partitions_changed
+                    .insert((TopicId(record.topic_id), PartitionIndex(record.partition_id)));
             }
             MetadataRecord::RemoveTopic(record) => self.remove_topic(TopicId(record.topic_id), delta)?,
             MetadataRecord::ClearElr(record) => {
@@ -275,7 +279,11 @@ impl MetadataImage {
         delta.configs_changed.insert(resource);
     }
 
-    fn apply_to_broker(&mut self, record: &MetadataRecord, delta: &mut MetadataDelta) -> Result<(), ReplayError> {
+    fn apply_to_broker(
+        &mut self,
+        record: &MetadataRecord,
+        delta: &mut MetadataDelta,
+    ) -> Result<(), ReplayError> {
         let id = match record {
             MetadataRecord::RegisterBroker(record) => self.registrations.register(record),
             MetadataRecord::UnregisterBroker(record) => {
@@ -298,5 +306,203 @@ impl MetadataImage {
         };
         delta.brokers_changed.insert(id);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use tarn_wire::messages::*;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::mirrors::DesiredState;
+
+    #[test]
+    fn a_deleted_topic_takes_its_configs_and_binding_along() {
+        let mut image = MetadataImage::default();
+        let id = Uuid::from_u128(7);
+        let mut delta = MetadataDelta::default();
+        for record in [
+            TopicRecord { name: "t".into(), topic_id: id }.into(),
+            config(2, "t", "mirror.name", Some("m")),
+            config(2, "t", "mirror.desired.state", Some("mirroring:4")),
+        ] {
+            image.apply(&record, &mut delta).unwrap();
+        }
+        assert_eq!(
+            image.bindings().of("t").map(|binding| (binding.desired, binding.version)),
+            Some((DesiredState::Mirroring, 4))
+        );
+        assert_eq!(image.bindings().topics_of("m").map(|name| &**name).collect::<Vec<_>>(), ["t"]);
+        assert!(delta.bindings_changed.contains("t"));
+
+        let mut delta = MetadataDelta::default();
+        image.apply(&RemoveTopicRecord { topic_id: id }.into(), &mut delta).unwrap();
+        assert_eq!(image, MetadataImage::default());
+        assert_eq!(delta.topics_deleted.get(&TopicId(id)).map(|name| &**name), Some("t"));
+        assert!(delta.bindings_changed.contains("t"));
+    }
+
+    #[test]
+    fn a_topic_made_and_deleted_in_one_batch_is_no_change_of_topics() {
+        let mut image = MetadataImage::default();
+        let mut delta = MetadataDelta::default();
+        let id = Uuid::from_u128(7);
+        image.apply(&TopicRecord { name: "t".into(), topic_id: id }.into(), &mut delta).unwrap();
+        image.apply(&partition(id, 0), &mut delta).unwrap();
+        image.apply(&RemoveTopicRecord { topic_id: id }.into(), &mut delta).unwrap();
+        assert!(delta.is_empty());
+    }
+
+    #[test]
+    fn a_change_for_an_earlier_life_of_a_broker_is_refused() {
+        let mut image = MetadataImage::default();
+        let mut delta = MetadataDelta::default();
+        image.apply(&broker(1, 10), &mut delta).unwrap();
+        let late = BrokerRegistrationChangeRecord {
+            broker_id: 1,
+            broker_epoch: 9,
+            fenced: -1,
+            ..Default::default()
+        };
+        assert_eq!(
+            image.apply(&late.into(), &mut delta),
+            Err(ReplayError::BrokerEpoch { id: BrokerId(1), epoch: 9, current: 10 })
+        );
+    }
+
+    proptest! {
+        /// A snapshot says all there is to say.
+        #[test]
+        fn a_snapshot_gives_the_image_it_was_taken_of(records in prop::collection::vec(any_record(), 0..60)) {
+            let mut image = MetadataImage::default();
+            for record in &records {
+                let mut copy = image.clone();
+                if copy.apply(record, &mut MetadataDelta::default()).is_ok() {
+                    image = copy;
+                }
+            }
+            let mut again = MetadataImage::default();
+            for record in image.to_records() {
+                let bytes = record.encode(record.latest_version()).expect("a snapshot's records can be written");
+                let read = MetadataRecord::decode(bytes).expect("and read");
+                again.apply(&read, &mut MetadataDelta::default()).expect("and applied");
+            }
+            prop_assert_eq!(again, image);
+        }
+
+        /// A delta names every partition that differs.
+        #[test]
+        fn a_delta_names_what_differs(records in prop::collection::vec(any_record(), 0..60), cut in 0usize..60) {
+            let mut image = MetadataImage::default();
+            let mut before = image.clone();
+            let mut delta = MetadataDelta::default();
+            for (at, record) in records.iter().enumerate() {
+                if at == cut {
+                    before = image.clone();
+                    delta = MetadataDelta::default();
+                }
+                let (mut copy, mut noted) = (image.clone(), delta.clone());
+                if copy.apply(record, &mut noted).is_ok() {
+                    (image, delta) = (copy, noted);
+                }
+            }
+            for topic in image.topics().iter() {
+                for (index, partition) in &topic.partitions {
+                    let same = before.topics().partition(topic.id, *index) == Some(partition);
+                    prop_assert!(same || delta.partitions_changed.contains(&(topic.id, *index)));
+                }
+                let name: &Arc<str> = &topic.name;
+                let same = before.bindings().of(name) == image.bindings().of(name);
+                prop_assert!(same || delta.bindings_changed.contains(name));
+            }
+            for topic in before.topics().iter().filter(|topic| image.topics().by_id(topic.id).is_none()) {
+                prop_assert!(delta.topics_deleted.contains_key(&topic.id));
+            }
+        }
+    }
+
+    fn any_record() -> impl Strategy<Value = MetadataRecord> {
+        let id = (1u128..5).prop_map(Uuid::from_u128);
+        let index = 0i32..3;
+        prop_oneof![
+            ("[ab]", id.clone()).prop_map(|(name, topic_id)| TopicRecord {
+                name: name.as_str().into(),
+                topic_id
+            }
+            .into()),
+            (id.clone(), index.clone()).prop_map(|(id, index)| partition(id, index)),
+            (id.clone(), index, -2i32..3, prop::option::of(prop::collection::vec(1i32..4, 1..3))).prop_map(
+                |(topic_id, partition_id, leader, isr)| {
+                    PartitionChangeRecord { topic_id, partition_id, leader, isr, ..Default::default() }.into()
+                }
+            ),
+            id.prop_map(|topic_id| RemoveTopicRecord { topic_id }.into()),
+            (prop::sample::select(vec![2i8, 4, 64]), "[ab]", prop::option::of("[a-z]{1,3}"))
+                .prop_map(|(kind, name, value)| config(kind, &name, "k", value.as_deref())),
+            ("[ab]", prop::sample::select(vec![Some("m"), Some("n"), None]))
+                .prop_map(|(topic, mirror)| config(2, &topic, "mirror.name", mirror)),
+            ("[ab]", prop::sample::select(vec![Some("mirroring:1"), Some("stopped:2"), Some("odd"), None]))
+                .prop_map(|(topic, state)| config(2, &topic, "mirror.desired.state", state)),
+            (1i32..3, 0i64..3).prop_map(|(id, epoch)| broker(id, epoch)),
+            (1i32..3, 0i64..3, -1i8..2).prop_map(|(broker_id, broker_epoch, fenced)| {
+                BrokerRegistrationChangeRecord { broker_id, broker_epoch, fenced, ..Default::default() }
+                    .into()
+            }),
+            ("[fg]", 0i16..3).prop_map(|(name, feature_level)| FeatureLevelRecord {
+                name: name.as_str().into(),
+                feature_level
+            }
+            .into()),
+            (0i64..9).prop_map(|next_producer_id| ProducerIdsRecord {
+                next_producer_id,
+                ..Default::default()
+            }
+            .into()),
+            (1u128..4).prop_map(|id| AccessControlEntryRecord {
+                id: Uuid::from_u128(id),
+                ..Default::default()
+            }
+            .into()),
+            (1u128..4).prop_map(|id| RemoveAccessControlEntryRecord { id: Uuid::from_u128(id) }.into()),
+            any::<bool>().prop_map(|remove| ClientQuotaRecord {
+                key: "q".into(),
+                remove,
+                ..Default::default()
+            }
+            .into()),
+        ]
+    }
+
+    fn partition(topic_id: Uuid, partition_id: i32) -> MetadataRecord {
+        PartitionRecord {
+            topic_id,
+            partition_id,
+            replicas: vec![1, 2],
+            isr: vec![1, 2],
+            leader: 1,
+            leader_epoch: 0,
+            partition_epoch: 0,
+            directories: vec![Uuid::from_u128(100), Uuid::from_u128(101)],
+            ..PartitionRecord::default()
+        }
+        .into()
+    }
+
+    fn broker(broker_id: i32, broker_epoch: i64) -> MetadataRecord {
+        RegisterBrokerRecord { broker_id, broker_epoch, rack: None, ..RegisterBrokerRecord::default() }.into()
+    }
+
+    fn config(resource_type: i8, resource_name: &str, name: &str, value: Option<&str>) -> MetadataRecord {
+        ConfigRecord {
+            resource_type,
+            resource_name: resource_name.into(),
+            name: name.into(),
+            value: value.map(Into::into),
+        }
+        .into()
     }
 }

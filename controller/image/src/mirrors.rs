@@ -221,7 +221,10 @@ pub(crate) fn mirrors(configs: &Configs) -> impl Iterator<Item = MirrorImage<'_>
 
 /// The mirrors whose configs or topics a set of changed resources touches.
 pub(crate) fn touched(changed: &BTreeSet<ConfigResource>) -> impl Iterator<Item = &Arc<str>> {
-    changed.iter().filter(|resource| resource.kind == ResourceType::CLUSTER_MIRROR).map(|resource| &resource.name)
+    changed
+        .iter()
+        .filter(|resource| resource.kind == ResourceType::CLUSTER_MIRROR)
+        .map(|resource| &resource.name)
 }
 
 #[cfg(test)]
@@ -237,7 +240,16 @@ mod tests {
 
     #[test]
     fn what_is_no_desired_state_binds_nothing() {
-        for text in ["", "mirroring", "mirroring:", "mirroring:x", "mirroring:-1", "gone:1", "paused:1:no", "paused:1:truncate:"] {
+        for text in [
+            "",
+            "mirroring",
+            "mirroring:",
+            "mirroring:x",
+            "mirroring:-1",
+            "gone:1",
+            "paused:1:no",
+            "paused:1:truncate:",
+        ] {
             assert_eq!(text.parse::<Wanted>(), Err(NotWanted(text.to_owned())));
         }
         let half: ConfigMap = [(Arc::from(MIRROR_NAME), Arc::from("m"))].into();

@@ -22,14 +22,18 @@ pub type Brokers = SmallVec<[BrokerId; 4]>;
 
 /// In a PartitionChangeRecord: the leader stays.
 const LEADER_UNCHANGED: i32 = -2;
-/// A replica whose directory its broker has not chosen.
-const DIRECTORY_UNASSIGNED: Uuid = Uuid::nil();
+/// A replica of which the log does not say in which directory it is.
+const DIRECTORY_MIGRATING: Uuid = Uuid::nil();
+/// A replica whose directory its broker has not chosen yet.
+pub const DIRECTORY_UNASSIGNED: Uuid = Uuid::from_u128(1);
 
 /// Every topic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topics {
     by_id: OrdMap<TopicId, Arc<TopicImage>>,
     by_name: OrdMap<Arc<str>, TopicId>,
+    /// Names that contain '.' or '_', by what metrics make of them.
+    by_metric_name: OrdMap<Arc<str>, Arc<str>>,
 }
 
 /// One topic.
@@ -98,7 +102,14 @@ impl Topics {
 
     /// The names from `first` on, in order.
     pub fn names_from(&self, first: &str) -> impl Iterator<Item = &Arc<str>> {
-        self.by_name.range::<_, str>((std::ops::Bound::Included(first), std::ops::Bound::Unbounded)).map(|(name, _)| name)
+        self.by_name
+            .range::<_, str>((std::ops::Bound::Included(first), std::ops::Bound::Unbounded))
+            .map(|(name, _)| name)
+    }
+
+    /// The topic, if any, that metrics could not tell from one called `name`: '.' and '_' look alike there.
+    pub fn colliding_with(&self, name: &str) -> Option<&Arc<str>> {
+        self.by_metric_name.get(&*metric_name(name)?).filter(|other| &***other != name)
     }
 
     /// How many topics there are.
@@ -118,6 +129,9 @@ impl Topics {
         }
         let name: Arc<str> = Arc::from(&*record.name);
         self.by_name.insert(name.clone(), id);
+        if let Some(metric) = metric_name(&name) {
+            self.by_metric_name.insert(metric.into(), name.clone());
+        }
         self.by_id.insert(id, Arc::new(TopicImage { name: name.clone(), id, partitions: BTreeMap::new() }));
         Ok((id, name))
     }
@@ -125,14 +139,18 @@ impl Topics {
     pub(crate) fn remove(&mut self, id: TopicId) -> Result<Arc<TopicImage>, ReplayError> {
         let topic = self.by_id.remove(&id).ok_or(ReplayError::UnknownTopicId { id })?;
         self.by_name.remove(&topic.name);
+        if let Some(metric) = metric_name(&topic.name) {
+            self.by_metric_name.remove(&*metric);
+        }
         Ok(topic)
     }
 
     pub(crate) fn put_partition(&mut self, record: &PartitionRecord) -> Result<(), ReplayError> {
         let topic = self.topic_mut(TopicId(record.topic_id))?;
-        topic
-            .partitions
-            .insert(PartitionIndex(record.partition_id), Arc::new(PartitionRegistration::from_record(record)));
+        topic.partitions.insert(
+            PartitionIndex(record.partition_id),
+            Arc::new(PartitionRegistration::from_record(record)),
+        );
         Ok(())
     }
 
@@ -222,7 +240,7 @@ impl PartitionRegistration {
     pub fn from_record(record: &PartitionRecord) -> PartitionRegistration {
         let replicas = brokers(&record.replicas);
         let mut directories: SmallVec<[Uuid; 1]> = record.directories.iter().copied().collect();
-        directories.resize(replicas.len(), DIRECTORY_UNASSIGNED);
+        directories.resize(replicas.len(), DIRECTORY_MIGRATING);
         PartitionRegistration {
             replicas,
             directories,
@@ -273,6 +291,11 @@ impl PartitionRegistration {
     }
 }
 
+/// What metrics make of a name with '.' or '_'; `None` for one without.
+fn metric_name(name: &str) -> Option<String> {
+    name.contains(['.', '_']).then(|| name.replace('.', "_"))
+}
+
 fn brokers(ids: &[i32]) -> Brokers {
     ids.iter().map(|id| BrokerId(*id)).collect()
 }
@@ -293,7 +316,10 @@ mod tests {
     fn a_change_that_names_a_leader_raises_its_epoch_even_where_it_is_the_same() {
         let mut partition = partition(&[1, 2]);
         partition.change(&PartitionChangeRecord { leader: 1, ..PartitionChangeRecord::default() });
-        assert_eq!((partition.leader, partition.leader_epoch, partition.partition_epoch), (BrokerId(1), Epoch(1), 1));
+        assert_eq!(
+            (partition.leader, partition.leader_epoch, partition.partition_epoch),
+            (BrokerId(1), Epoch(1), 1)
+        );
         partition.change(&PartitionChangeRecord { isr: Some(vec![1]), ..PartitionChangeRecord::default() });
         assert_eq!((partition.leader_epoch, partition.partition_epoch), (Epoch(1), 2));
         assert_eq!(partition.isr.as_slice(), [BrokerId(1)]);
@@ -303,7 +329,10 @@ mod tests {
     fn a_replica_that_stays_keeps_its_directory() {
         let mut partition = partition(&[1, 2]);
         let kept = partition.directories[1];
-        partition.change(&PartitionChangeRecord { replicas: Some(vec![3, 2]), ..PartitionChangeRecord::default() });
+        partition.change(&PartitionChangeRecord {
+            replicas: Some(vec![3, 2]),
+            ..PartitionChangeRecord::default()
+        });
         assert_eq!(partition.directories.as_slice(), [DIRECTORY_UNASSIGNED, kept]);
     }
 

@@ -17,17 +17,18 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
+use futures_util::future::LocalBoxFuture;
 use tarn_runtime::socket::Socket;
 use tarn_runtime::{now, sleep, yield_if_needed};
 use tarn_wire::messages::api_versions_request::ApiVersionsRequest;
 use tarn_wire::{ApiKey, Cursor, Message, RequestHeader, decode_request_header, encode_response};
 
-use crate::budget::{InboundBudget, Permit};
+use crate::budget::InboundBudget;
 use crate::frames::{FrameError, FrameReader, InboundFrame};
 use crate::limits::ConnectionLimits;
 use crate::metrics::TransportMetrics;
 use crate::pipeline::{Due, Pipeline};
-use crate::progress::{Progress, Stillness};
+use crate::progress::{Progress, Reading, Stillness};
 use crate::response::{FrameWriter, WriteError};
 use crate::service::{Answer, ConnectionInfo, InboundRequest, Outcome, Service};
 use crate::versions::{self, ApiRanges};
@@ -57,6 +58,14 @@ pub(crate) enum Ended {
     Unsent(WriteError),
 }
 
+/// How a request begins.
+enum Taken {
+    /// The answer is known here.
+    Answered(Answer),
+    /// The service is on it.
+    Called(LocalBoxFuture<'static, Outcome>),
+}
+
 /// What one connection's halves share.
 struct Connection<S> {
     shared: Rc<Shared<S>>,
@@ -76,15 +85,15 @@ pub(crate) async fn serve<S: Service>(socket: Socket, info: Rc<ConnectionInfo>, 
         shared,
         info,
     };
-    let frames = FrameReader::new(read, Arc::clone(&connection.shared.budget));
+    let mut frames = FrameReader::new(read, Arc::clone(&connection.shared.budget));
     let metrics = Arc::clone(&connection.shared.metrics);
-    let writer = FrameWriter::new(write, Rc::clone(&connection.progress), metrics);
-    connection.run(frames, writer).await
+    let mut writer = FrameWriter::new(write, Rc::clone(&connection.progress), metrics);
+    connection.run(&mut frames, &mut writer).await
 }
 
 impl<S: Service> Connection<S> {
     /// Reads, answers, writes and watches, until one of them says that it is over.
-    async fn run(&self, frames: FrameReader, writer: FrameWriter) -> Ended {
+    async fn run(&self, frames: &mut FrameReader, writer: &mut FrameWriter) -> Ended {
         let mut reading = pin!(self.read(frames));
         let mut writing = pin!(self.write(writer));
         let mut watching = pin!(self.watch());
@@ -104,6 +113,7 @@ impl<S: Service> Connection<S> {
                         _ => {}
                     }
                     self.pipeline.end();
+                    self.progress.reads(Reading::Between);
                     read_ended = Some(ended);
                 }
                 self.pipeline.poll_answers(cx);
@@ -123,44 +133,40 @@ impl<S: Service> Connection<S> {
     }
 
     /// Reads requests and has the service take them, until no more can come.
-    async fn read(&self, mut frames: FrameReader) -> Ended {
+    async fn read(&self, frames: &mut FrameReader) -> Ended {
         loop {
             self.pipeline.room().await;
             yield_if_needed().await;
             let limit = || self.shared.limits.max_request_bytes;
-            let due = match frames.next(limit, &self.progress).await {
-                Ok(Some(frame)) => self.take(frame).await,
-                Ok(None) => return Ended::ByClient,
+            let taken = match frames.next(limit, &self.progress).await {
+                Ok(Some(frame)) => self.take(frame),
+                Ok(None) | Err(FrameError::CutShort { .. }) => return Ended::ByClient,
                 Err(FrameError::Io(error)) => return Ended::Broken(error),
-                Err(FrameError::CutShort { .. }) => return Ended::ByClient,
                 Err(malformed) => return Ended::Malformed(malformed.to_string()),
             };
-            match due {
-                Ok(due) => self.pipeline.push(due),
+            match taken {
+                Ok(Taken::Answered(answer)) => self.pipeline.push(Due::Ready(answer)),
+                Ok(Taken::Called(call)) => match call.await {
+                    Outcome::Answer(answer) => self.pipeline.push(Due::Running(answer)),
+                    Outcome::Close(why) => return Ended::ByService(why),
+                },
                 Err(ended) => return ended,
             }
         }
     }
 
-    /// Has one request taken, by the service or, where it is ApiVersions, here.
-    async fn take(&self, frame: InboundFrame) -> Result<Due, Ended> {
+    /// Begins one request. Not async, so that the parts of a frame take no room in an idle connection.
+    fn take(&self, frame: InboundFrame) -> Result<Taken, Ended> {
         let InboundFrame { bytes, permit } = frame;
         self.shared.metrics.requests.add(1);
         self.shared.metrics.bytes_received.add(bytes.len() as u64);
         let (header, body) = self.header(bytes)?;
         if header.api_key == ApiKey::API_VERSIONS {
-            return self.api_versions(&header, body).map(Due::Ready);
+            return self.api_versions(&header, body).map(Taken::Answered);
         }
-        self.call(header, body, permit).await
-    }
-
-    async fn call(&self, header: RequestHeader, body: Cursor, permit: Permit) -> Result<Due, Ended> {
         let connection = Rc::clone(&self.info);
         let request = InboundRequest { header, body, connection, permit };
-        match Rc::clone(&self.shared.service).call(request).await {
-            Outcome::Answer(answer) => Ok(Due::Running(answer)),
-            Outcome::Close(why) => Err(Ended::ByService(why)),
-        }
+        Ok(Taken::Called(Rc::clone(&self.shared.service).call(request)))
     }
 
     /// The header of a request that this listener serves; ApiVersions it serves in any version.
@@ -194,7 +200,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Writes answers as they become due. Ends without an error once no more can come.
-    async fn write(&self, mut writer: FrameWriter) -> Result<(), Ended> {
+    async fn write(&self, writer: &mut FrameWriter) -> Result<(), Ended> {
         loop {
             let answer = match self.pipeline.take_ready() {
                 Some(answer) => answer,
@@ -218,7 +224,8 @@ impl<S: Service> Connection<S> {
     /// Ends when nothing has moved for too long.
     async fn watch(&self) -> Stillness {
         loop {
-            let answers_due = !self.pipeline.is_empty();
+            // Once nothing more is read, a client that is gone is noticed only by the clock.
+            let answers_due = !self.pipeline.is_empty() && !self.pipeline.has_ended();
             match self.progress.check(now(), self.shared.limits.idle_timeout, answers_due) {
                 Ok(pause) => sleep(pause).await,
                 Err(still) => return still,
@@ -247,6 +254,58 @@ impl fmt::Display for Ended {
             Ended::Still(Stillness::NotReading(time)) => write!(f, "the client read nothing for {time:?}"),
             Ended::ByService(why) => write!(f, "it cannot go on: {why}"),
             Ended::Unsent(error) => write!(f, "a response could not be finished: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::ConnectionId;
+    use crate::versions::ApiVersionsData;
+    use crate::ListenerName;
+    use std::time::Duration;
+    use tarn_runtime::{CoreSpec, socket, spawn_core};
+
+    /// What an idle connection may take; its socket and its timer come on top.
+    const IDLE_BYTES_MAX: usize = 2 << 10;
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        let spec = CoreSpec { cpu: None, name: "sized".to_owned() };
+        let bytes = spawn_core(spec, || async {
+            let listener = socket::Listener::bind(([127, 0, 0, 1], 0).into(), 1).unwrap();
+            let address = listener.local_addr().unwrap();
+            let socket = socket::connect("127.0.0.1", address.port(), Duration::from_secs(5)).await.unwrap();
+            let info = ConnectionInfo::new(ConnectionId(1), ListenerName::from("L"), address, address);
+            let shared = Shared {
+                service: Rc::new(Silent),
+                limits: ConnectionLimits::default(),
+                budget: InboundBudget::unlimited(),
+                metrics: Arc::default(),
+            };
+            size_of_val(&serve(socket, Rc::new(info), Rc::new(shared)))
+        });
+        let bytes = bytes.unwrap().join();
+        eprintln!("SIZE {bytes}"); assert!(bytes <= IDLE_BYTES_MAX, "{bytes} bytes");
+    }
+
+    struct Silent;
+
+    impl Service for Silent {
+        fn call(self: Rc<Self>, _: InboundRequest) -> LocalBoxFuture<'static, Outcome> {
+            Box::pin(async { Outcome::ready(Answer::Nothing) })
+        }
+
+        fn api_versions(&self, _: &ListenerName) -> ApiVersionsData {
+            ApiVersionsData {
+                apis: Rc::default(),
+                supported_features: Vec::new(),
+                finalized_features_epoch: -1,
+                finalized_features: Vec::new(),
+                cluster_id: tarn_wire::Str::default(),
+                node_id: 1,
+            }
         }
     }
 }

@@ -88,7 +88,8 @@ impl FrameReader {
         let mut bytes = if whole <= self.buffer.len().max(limits::SMALL_FRAME_BYTES_MAX) {
             self.small(whole, progress).await?
         } else {
-            self.large(whole, &mut permit, progress).await?
+            // Boxed, as most frames never need its room.
+            Box::pin(self.large(whole, &mut permit, progress)).await?
         };
         permit.settle(whole);
         bytes.advance(SIZE_BYTES);

@@ -107,6 +107,10 @@ impl Pipeline {
         self.changed();
     }
 
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.get()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.due.borrow().is_empty()
     }

@@ -58,7 +58,7 @@ impl FrameWriter {
         FrameWriter { socket, pending: BytesMut::new(), progress, metrics }
     }
 
-    /// Writes a frame; its last small bytes may wait for [`flush`](Self::flush).
+    /// Writes a frame, the parts in files by boxed futures, so that connections without them stay small; its last small bytes may wait for [`flush`](Self::flush).
     pub(crate) async fn write(&mut self, frame: Frame) -> Result<(), WriteError> {
         let mut parts = frame.parts.into_iter().filter(|part| !part.is_empty()).peekable();
         while let Some(part) = parts.next() {
@@ -73,10 +73,10 @@ impl FrameWriter {
                     self.send(&bytes, then).await?;
                 }
                 Part::File(part) if part.len < limits::SENDFILE_BYTES_MIN => {
-                    self.copy(&part).await?;
+                    Box::pin(self.copy(&part)).await?;
                     self.send_if_full().await?;
                 }
-                Part::File(part) => self.send_range(&part, then).await?,
+                Part::File(part) => Box::pin(self.send_range(&part, then)).await?,
             }
         }
         Ok(())

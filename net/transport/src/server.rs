@@ -101,12 +101,14 @@ impl<S: Service> Server<S> {
         let info = Rc::new(ConnectionInfo::new(id, listener, peer, local));
         let guard = OpenGuard::new(&self.open, &self.shared.metrics, seat);
         let shared = Rc::clone(&self.shared);
-        spawn(Queue::Network, async move {
+        let f=(async move {
             let stopped = async {
                 guard.open.stopped().await;
                 Ok(None)
             };
-            let served = catch_panics(async { Some(serve(socket, Rc::clone(&info), shared).await) });
+            // Boxed, because a future that is moved into another takes its room twice.
+            let serving = Box::pin(serve(socket, Rc::clone(&info), shared));
+            let served = async { catch_panics(serving).await.map(Some) };
             match future::or(stopped, served).await {
                 Ok(ended) => report(&info, ended.as_ref(), &guard.metrics),
                 Err(panic) => {
@@ -115,8 +117,9 @@ impl<S: Service> Server<S> {
                     tracing::error!(%id, %peer, "connection closed: its service {panic}");
                 }
             }
-        })
-        .detach();
+        });
+        eprintln!("TASK {}", size_of_val(&f));
+        spawn(Queue::Network, f).detach();
     }
 }
 

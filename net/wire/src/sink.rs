@@ -326,3 +326,80 @@ impl Sink for PartsWriter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cursor::Cursor;
+    use crate::parts::flatten;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_string_longer_than_kafkas_is_refused() {
+        let text = "a".repeat(STRING_BYTES_MAX + 1);
+        let refused = measure(|sink| sink.put_string(Form::Compact, Some(&text)));
+        assert_eq!(refused, Err(EncodeError::TooLong { what: "a string", length: STRING_BYTES_MAX + 1 }));
+    }
+
+    #[test]
+    fn null_and_empty_are_told_apart_in_both_forms() {
+        let written = |form, text| {
+            let mut writer = PartsWriter::default();
+            writer.put_string(form, text).unwrap();
+            flatten(&writer.into_parts()).unwrap().to_vec()
+        };
+        assert_eq!(written(Form::Fixed, None), [0xff, 0xff]);
+        assert_eq!(written(Form::Fixed, Some("")), [0, 0]);
+        assert_eq!(written(Form::Compact, None), [0]);
+        assert_eq!(written(Form::Compact, Some("")), [1]);
+    }
+
+    #[test]
+    fn large_bytes_are_shared_and_small_ones_copied() {
+        let large = Bytes::from(vec![1; SHARED_PART_BYTES_MIN]);
+        let small = Bytes::from(vec![2; SHARED_PART_BYTES_MIN - 1]);
+        let mut writer = PartsWriter::default();
+        writer.put_shared(&large);
+        writer.put_shared(&small);
+        let parts = writer.into_parts();
+        let [Part::Bytes(first), Part::Bytes(second)] = &parts[..] else { panic!("{parts:?}") };
+        assert_eq!(first.as_ptr(), large.as_ptr());
+        assert_eq!(second, &small);
+        assert_ne!(second.as_ptr(), small.as_ptr());
+    }
+
+    proptest! {
+        #[test]
+        fn a_variable_length_number_comes_back(value: u32) {
+            let mut writer = PartsWriter::default();
+            writer.put_uvarint(value);
+            let bytes = flatten(&writer.into_parts()).unwrap();
+            prop_assert_eq!(bytes.len(), (32 - value.leading_zeros()).div_ceil(7).max(1) as usize);
+            prop_assert_eq!(Cursor::new(bytes).get_uvarint(), Ok(value));
+        }
+
+        /// However records are cut, they are written as if they were one, and the counter knew.
+        #[test]
+        fn records_are_the_same_however_they_are_cut(
+            sizes in prop::collection::vec(0..2 * SHARED_PART_BYTES_MIN, 0..6),
+        ) {
+            let mut cut = Records::default();
+            let mut whole = Vec::new();
+            for (index, size) in sizes.iter().enumerate() {
+                whole.extend(vec![index as u8; *size]);
+                cut.push(Part::Bytes(Bytes::from(vec![index as u8; *size])));
+            }
+            prop_assert_eq!(&cut, &Records::from(Bytes::from(whole.clone())));
+
+            let mut counter = Counter::default();
+            counter.put_records(Form::Compact, Some(&cut)).unwrap();
+            let mut writer = PartsWriter::with_capacity(counter.copied());
+            writer.put_records(Form::Compact, Some(&cut)).unwrap();
+            let written = flatten(&writer.into_parts()).unwrap();
+            prop_assert_eq!(written.len(), counter.total());
+
+            let read = Cursor::new(written).get_records(Form::Compact).unwrap();
+            prop_assert_eq!(read.to_bytes(), Some(Bytes::from(whole)));
+        }
+    }
+}

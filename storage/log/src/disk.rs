@@ -212,12 +212,7 @@ impl Disk for RealDisk {
     /// Takes both kinds of lock that Linux has: `flock`, which a second holder in this process meets,
     /// and the record lock that a Kafka broker on the same directory takes.
     fn lock(&self, path: &Path) -> io::Result<DiskLock> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(would_block)?;
         rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).map_err(would_block)?;
         Ok(DiskLock::new(file))

@@ -12,8 +12,8 @@
 use tarn_record::{Epoch, Offset};
 use thiserror::Error;
 
-use crate::checkpoints::rows::Rows;
 use crate::checkpoints::CheckpointError;
+use crate::checkpoints::rows::Rows;
 
 /// The leader epochs of one partition, oldest first. Owned by the partition's core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_checkpoint_out_of_order_is_refused() {
-        for text in ["0\n2\n3 10\n3 20\n", "0\n2\n3 10\n4 10\n", "0\n1\n-1 0\n", "0\n1\n1 0 0\n", "0\n1\n1\n"] {
+        for text in ["0\n2\n3 10\n3 20\n", "0\n2\n3 10\n4 10\n", "0\n1\n-1 0\n", "0\n1\n1 0 0\n", "0\n1\n1\n"]
+        {
             let refused = EpochHistory::from_checkpoint(text.as_bytes());
             assert!(matches!(refused, Err(CheckpointError::Malformed { .. })), "{text:?}: {refused:?}");
         }

@@ -118,7 +118,9 @@ pub enum AppendError {
     #[error(transparent)]
     Epoch(#[from] EpochError),
     /// A batch with offsets that the log has, and it is not the same batch.
-    #[error("the batch at offsets {base} to {last} is not the one that the log, which ends at {end}, has there")]
+    #[error(
+        "the batch at offsets {base} to {last} is not the one that the log, which ends at {end}, has there"
+    )]
     Overlap {
         /// Its first offset.
         base: Offset,

@@ -138,7 +138,9 @@ mod tests {
 
     #[test]
     fn other_names_say_nothing() {
-        for name in ["leader-epoch-checkpoint", "x.log", ".log", "0.log.deleted", "+1.log", "partition.metadata"] {
+        for name in
+            ["leader-epoch-checkpoint", "x.log", ".log", "0.log.deleted", "+1.log", "partition.metadata"]
+        {
             assert_eq!(Kind::parse(name), None, "{name}");
         }
         assert_eq!(Kind::parse("99999999999999999999.log"), None, "beyond the largest offset");

@@ -208,8 +208,10 @@ impl LogDir {
     /// Where the file is damaged; a caller then goes on as without it. Or the disk's refusal.
     pub fn offsets(&self, checkpoint: OffsetCheckpoint) -> Result<PartitionOffsets, LogDirError> {
         let Some(bytes) = self.read(checkpoint.file_name())? else { return Ok(BTreeMap::new()) };
-        let rows = OffsetCheckpoint::read(&bytes)
-            .map_err(|cause| LogDirError::Checkpoint { path: self.path.join(checkpoint.file_name()), cause })?;
+        let rows = OffsetCheckpoint::read(&bytes).map_err(|cause| LogDirError::Checkpoint {
+            path: self.path.join(checkpoint.file_name()),
+            cause,
+        })?;
         Ok(rows.into_iter().collect())
     }
 

@@ -65,7 +65,9 @@ public final class DataSet {
         createTopics();
         Producing producing = new Producing(bootstrap);
         List<Future<?>> jobs = new ArrayList<>();
-        jobs.add(run("compacted.gaps", () -> producing.compacted("compacted.gaps", records * 8 / 100)));
+        // Several segments, however small the set.
+        int compacted = Math.max(records * 8 / 100, 24_000);
+        jobs.add(run("compacted.gaps", () -> producing.compacted("compacted.gaps", compacted)));
         for (String codec : CODECS) {
             jobs.add(run("codec." + codec, () -> producing.codec("codec." + codec, codec, records / 5)));
         }
@@ -135,8 +137,8 @@ public final class DataSet {
 
     /** Partition 0 begins in the middle of a batch, 1 in a later segment, 2 holds nothing any more. */
     void removePrefixes() throws Exception {
-        long inBatch = RawBatches.middleOfABatch(bootstrap, "prefix.removed", 0, 1000);
         long third = records * 8L / 100 / 3;
+        long inBatch = RawBatches.middleOfABatch(bootstrap, "prefix.removed", 0, third / 5);
         admin.deleteRecords(Map.of(
             new TopicPartition("prefix.removed", 0), RecordsToDelete.beforeOffset(inBatch),
             new TopicPartition("prefix.removed", 1), RecordsToDelete.beforeOffset(third * 3 / 4),
@@ -165,7 +167,7 @@ public final class DataSet {
     }
 
     void raiseEpochs(Producing producing) throws Exception {
-        Fence fence = brokerEpoch < 0 ? null : new Fence(controller, admin, brokerEpoch);
+        Fence fence = brokerEpoch < 0 ? null : new Fence(bootstrap, controller, brokerEpoch);
         for (int round = 0; round <= BUMPS; round++) {
             producing.codec("epochs.high", CODECS[round % CODECS.length], records / 2000);
             if (fence != null && round < BUMPS) {

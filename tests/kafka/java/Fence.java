@@ -3,13 +3,13 @@ import java.io.DataOutputStream;
 import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.util.List;
-import org.apache.kafka.clients.admin.Admin;
-import org.apache.kafka.clients.admin.TopicDescription;
-import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.message.BrokerHeartbeatRequestData;
-import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.requests.AbstractRequest;
+import org.apache.kafka.common.requests.AbstractResponse;
 import org.apache.kafka.common.requests.BrokerHeartbeatRequest;
 import org.apache.kafka.common.requests.BrokerHeartbeatResponse;
+import org.apache.kafka.common.requests.MetadataRequest;
+import org.apache.kafka.common.requests.MetadataResponse;
 import org.apache.kafka.common.requests.RequestHeader;
 
 /**
@@ -19,48 +19,63 @@ import org.apache.kafka.common.requests.RequestHeader;
  */
 final class Fence {
     private static final int BROKER = 1;
+    private static final short HEARTBEAT_VERSION = 1;
+    private static final short METADATA_VERSION = 12;
 
+    private final String broker;
     private final String controller;
-    private final Admin admin;
     private final long brokerEpoch;
     private int correlation;
 
-    Fence(String controller, Admin admin, long brokerEpoch) {
+    Fence(String broker, String controller, long brokerEpoch) {
+        this.broker = broker;
         this.controller = controller;
-        this.admin = admin;
         this.brokerEpoch = brokerEpoch;
     }
 
-    /** Returns when every partition of the topic has a leader again. */
+    /** Returns when every partition of the topic has a leader of a newer epoch. */
     void raiseLeaderEpochs(String topic) throws Exception {
+        int before = oldestLeaderEpoch(topic);
         heartbeat();
-        long deadline = System.nanoTime() + 30_000_000_000L;
-        while (!led(topic)) {
+        long deadline = System.nanoTime() + 60_000_000_000L;
+        while (oldestLeaderEpoch(topic) < before + 2) {
             if (System.nanoTime() > deadline) {
-                throw new IllegalStateException(topic + " has had no leader for 30 s");
+                throw new IllegalStateException(topic + " has had no new leader for 60 s");
             }
             Thread.sleep(20);
         }
     }
 
-    private boolean led(String topic) throws Exception {
-        TopicDescription description = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
-        for (TopicPartitionInfo partition : description.partitions()) {
-            if (partition.leader() == null || partition.leader().isEmpty()) {
-                return false;
+    /** The lowest leader epoch of a topic's partitions as the broker tells it; -1 while one has no leader. */
+    private int oldestLeaderEpoch(String topic) throws Exception {
+        MetadataResponse response = (MetadataResponse)
+            ask(broker, MetadataRequest.Builder.forTopicNames(List.of(topic), false).build(METADATA_VERSION));
+        int oldest = Integer.MAX_VALUE;
+        for (MetadataResponse.TopicMetadata one : response.topicMetadata()) {
+            for (MetadataResponse.PartitionMetadata partition : one.partitionMetadata()) {
+                if (partition.leaderId.isEmpty() || partition.leaderEpoch.isEmpty()) {
+                    return -1;
+                }
+                oldest = Math.min(oldest, partition.leaderEpoch.get());
             }
         }
-        return true;
+        return oldest;
     }
 
     private void heartbeat() throws Exception {
-        short version = 1;
         BrokerHeartbeatRequest request = new BrokerHeartbeatRequest.Builder(new BrokerHeartbeatRequestData()
             .setBrokerId(BROKER).setBrokerEpoch(brokerEpoch).setCurrentMetadataOffset(Long.MAX_VALUE)
-            .setWantFence(true)).build(version);
-        String[] address = controller.split(":");
+            .setWantFence(true)).build(HEARTBEAT_VERSION);
+        BrokerHeartbeatResponse response = (BrokerHeartbeatResponse) ask(controller, request);
+        if (response.data().errorCode() != 0 || !response.data().isFenced()) {
+            throw new IllegalStateException("the controller did not fence the broker: " + response.data());
+        }
+    }
+
+    private AbstractResponse ask(String node, AbstractRequest request) throws Exception {
+        String[] address = node.split(":");
         try (Socket socket = new Socket(address[0], Integer.parseInt(address[1]))) {
-            RequestHeader header = new RequestHeader(ApiKeys.BROKER_HEARTBEAT, version, "fence", ++correlation);
+            RequestHeader header = new RequestHeader(request.apiKey(), request.version(), "fence", ++correlation);
             ByteBuffer frame = request.serializeWithHeader(header);
             DataOutputStream out = new DataOutputStream(socket.getOutputStream());
             out.writeInt(frame.remaining());
@@ -69,11 +84,7 @@ final class Fence {
             DataInputStream in = new DataInputStream(socket.getInputStream());
             byte[] answer = new byte[in.readInt()];
             in.readFully(answer);
-            BrokerHeartbeatResponse response = (BrokerHeartbeatResponse)
-                BrokerHeartbeatResponse.parseResponse(ByteBuffer.wrap(answer), header);
-            if (response.data().errorCode() != 0 || !response.data().isFenced()) {
-                throw new IllegalStateException("the controller did not fence the broker: " + response.data());
-            }
+            return AbstractResponse.parseResponse(ByteBuffer.wrap(answer), header);
         }
     }
 }

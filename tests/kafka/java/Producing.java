@@ -162,6 +162,9 @@ final class Producing {
         Map<String, Object> configs = new HashMap<>();
         configs.put("bootstrap.servers", bootstrap);
         configs.put("acks", "all");
+        // A leader that is just beginning may refuse a batch and accept the next; with both under way, the
+        // first would be out of order for ever.
+        configs.put("max.in.flight.requests.per.connection", "1");
         configs.put("linger.ms", "5");
         configs.put("batch.size", "32768");
         configs.putAll(extra);

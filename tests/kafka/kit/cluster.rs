@@ -105,7 +105,8 @@ impl Cluster {
     /// # Errors
     /// A connection that ends; a topic in error.
     pub fn try_topics(&mut self) -> Result<Vec<Topic>, String> {
-        let request = MetadataRequest { topics: None, allow_auto_topic_creation: false, ..Default::default() };
+        let request =
+            MetadataRequest { topics: None, allow_auto_topic_creation: false, ..Default::default() };
         let response = self.bootstrap.try_call(METADATA_VERSION, &request)?;
         self.brokers = response
             .brokers
@@ -203,10 +204,7 @@ impl Cluster {
         let request = ListOffsetsRequest {
             replica_id: -1,
             isolation_level: isolation,
-            topics: vec![ListOffsetsTopic {
-                name: topic.name.as_str().into(),
-                partitions: vec![asked],
-            }],
+            topics: vec![ListOffsetsTopic { name: topic.name.as_str().into(), partitions: vec![asked] }],
             ..Default::default()
         };
         let response = self.leader(partition.leader)?.try_call(LIST_OFFSETS_VERSION, &request)?;
@@ -224,7 +222,8 @@ impl Cluster {
         match self.connections.entry(id) {
             Entry::Occupied(open) => Ok(open.into_mut()),
             Entry::Vacant(none) => {
-                let client = RawClient::try_connect(address).map_err(|error| format!("{address}: {error}"))?;
+                let client =
+                    RawClient::try_connect(address).map_err(|error| format!("{address}: {error}"))?;
                 Ok(none.insert(client))
             }
         }
@@ -266,11 +265,7 @@ fn fetch(topic: &Topic, partition: &Partition, offset: i64, wait_ms: i32) -> Fet
     }
 }
 
-fn fetched_records(
-    response: &FetchResponse,
-    topic: &Topic,
-    partition: &Partition,
-) -> Result<Bytes, String> {
+fn fetched_records(response: &FetchResponse, topic: &Topic, partition: &Partition) -> Result<Bytes, String> {
     let named = || format!("Fetch {}-{}", topic.name, partition.index);
     if response.error_code != 0 {
         return Err(format!("{}: error {}", named(), response.error_code));

@@ -85,7 +85,9 @@ fn built() -> PathBuf {
         return data;
     }
     remove_if_there(&data);
-    let mut node = KafkaNode::start(&NodeOptions::default());
+    // On a busy machine a heartbeat may be late; a leader lost in between would change the set.
+    let patient = ("broker.session.timeout.ms".to_string(), "20000".to_string());
+    let mut node = KafkaNode::start(&NodeOptions { properties: vec![patient], ..NodeOptions::default() });
     fill(&node.bootstrap(), &node.controller(), RECORDS, 1, Some(node.broker_epoch()));
     node.stop();
     copy_directory(&node.data(), &data);

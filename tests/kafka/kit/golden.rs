@@ -137,7 +137,8 @@ mod tests {
             stdout: "Topic: t\tTopicId: dnGJdOXTTQWyqEnlRXlXgw\n127.0.0.1:21092 at 1795962000123\n".into(),
             stderr: "[2026-11-29 14:39:42,982] WARN no\n\tat org.apache.X\n".into(),
         };
-        let words = "exit code Some(0)\nTopic: t\tTopicId: ID\nADDRESS at MILLISECONDS\nstderr: TIME WARN no\n";
+        let words =
+            "exit code Some(0)\nTopic: t\tTopicId: ID\nADDRESS at MILLISECONDS\nstderr: TIME WARN no\n";
         assert_eq!(in_words(&finished), words);
     }
 }

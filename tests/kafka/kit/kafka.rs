@@ -1,6 +1,6 @@
 //! Apache Kafka 4.4.0 nodes: each a combined broker and controller.
 //!
-//! Tuned for short lives: a small heap, a class archive, and session timeouts of 1.5 s, without which a
+//! Tuned for short lives: a small heap, a class archive, and session timeouts of 3 s, without which a
 //! node that was killed waits 9 s before it may come back.
 
 use crate::cluster::Cluster;
@@ -26,10 +26,7 @@ const PROPERTIES: &[(&str, &str)] = &[
     ("process.roles", "broker,controller"),
     ("controller.listener.names", "CONTROLLER"),
     ("inter.broker.listener.name", "PLAINTEXT"),
-    (
-        "listener.security.protocol.map",
-        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,RELAY:PLAINTEXT",
-    ),
+    ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,RELAY:PLAINTEXT"),
     ("offsets.topic.num.partitions", "4"),
     ("transaction.state.log.num.partitions", "4"),
     ("share.coordinator.state.topic.num.partitions", "4"),
@@ -40,7 +37,7 @@ const PROPERTIES: &[(&str, &str)] = &[
     ("num.network.threads", "2"),
     ("num.io.threads", "2"),
     ("background.threads", "2"),
-    ("broker.session.timeout.ms", "1500"),
+    ("broker.session.timeout.ms", "3000"),
     ("broker.heartbeat.interval.ms", "300"),
 ];
 
@@ -60,12 +57,13 @@ pub struct NodeOptions {
 /// One node, running or not.
 #[derive(Debug)]
 pub struct KafkaNode {
+    // Before the directory: it is dropped first, and prints from a file there.
+    process: Option<Process>,
     id: i32,
     port: u16,
     relayed_port: Option<u16>,
     controller_port: u16,
     directory: TempDir,
-    process: Option<Process>,
 }
 
 /// The static voters of a node's cluster. (Static, because a set of voters in the metadata log would name
@@ -162,8 +160,7 @@ impl KafkaNode {
         until_some("a registered broker", READY, || {
             let text = fs::read_to_string(&log).map_err(|error| error.to_string())?;
             let epoch = text.rsplit("with broker epoch ").next().filter(|rest| rest.len() < text.len());
-            let digits: String =
-                epoch.unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
+            let digits: String = epoch.unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
             digits.parse().map_err(|_| "no registration in its log".to_string())
         })
     }

@@ -10,6 +10,7 @@
 pub mod cluster;
 pub mod compare;
 pub mod dataset;
+pub mod dump;
 pub mod golden;
 pub mod kafka;
 pub mod kit_files;

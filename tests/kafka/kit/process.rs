@@ -20,7 +20,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 /// How much of a program's output a failing test prints.
-const TAIL_BYTES: u64 = 8 * 1024;
+const TAIL_BYTES: u64 = 3 * 1024;
 
 /// A running program, or one that has ended.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ pub fn run(name: &str, mut command: Command, stdin: Option<&[u8]>, limit: Durati
     };
     let finished =
         Finished { code: status.code(), stdout: whole_text(&mut stdout), stderr: whole_text(&mut stderr) };
-    assert!(!late, "{name} has not ended after {limit:?}: {finished:#?}");
+    assert!(!late, "{name} has not ended after {limit:?}, {}", finished.ends());
     finished
 }
 
@@ -170,7 +170,7 @@ impl Finished {
     /// # Panics
     /// Where it did not.
     pub fn ok(self) -> String {
-        assert_eq!(self.code, Some(0), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        assert_eq!(self.code, Some(0), "{}", self.ends());
         self.stdout
     }
 
@@ -179,15 +179,20 @@ impl Finished {
     /// # Panics
     /// Where it succeeded, or a signal ended it.
     pub fn failed(self) -> String {
-        assert!(
-            self.code.is_some_and(|code| code != 0),
-            "{:?}, stdout: {}\nstderr: {}",
-            self.code,
-            self.stdout,
-            self.stderr
-        );
+        assert!(self.code.is_some_and(|code| code != 0), "exit code {:?}, {}", self.code, self.ends());
         self.stdout + &self.stderr
     }
+
+    /// The last of what it said.
+    fn ends(&self) -> String {
+        format!("stdout: {}\nstderr: {}", end_of(&self.stdout), end_of(&self.stderr))
+    }
+}
+
+fn end_of(text: &str) -> &str {
+    let from = text.len().saturating_sub(TAIL_BYTES as usize);
+    let from = (from..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or_default();
+    &text[from..]
 }
 
 fn scratch_file() -> File {

@@ -32,11 +32,12 @@ pub struct TarnOptions {
 /// A cluster of one Tarn, running or not.
 #[derive(Debug)]
 pub struct Tarn {
+    // Before the directory: it is dropped first, and prints from a file there.
+    process: Option<Process>,
     port: u16,
     controller_port: u16,
     directory: TempDir,
     options: TarnOptions,
-    process: Option<Process>,
 }
 
 /// One line of `tarn mirror describe --json`.
@@ -169,6 +170,14 @@ impl Tarn {
     /// What the server printed, over all its starts.
     pub fn output(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// The server's process id.
+    ///
+    /// # Panics
+    /// Where it does not run.
+    pub fn id(&self) -> u32 {
+        self.process.as_ref().expect("tarn runs").id()
     }
 
     /// Whether the server process is alive.

@@ -24,7 +24,7 @@ use std::sync::LazyLock;
 use super::value::{self, ConfigType, Refusal, Rule};
 
 /// One configuration key.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct ConfigKey {
     /// Its name.
     pub name: &'static str,
@@ -93,7 +93,8 @@ impl ConfigKey {
 
 /// The topic key `name`, those that only Tarn has included.
 pub fn topic_key(name: &str) -> Option<&'static ConfigKey> {
-    static BY_NAME: LazyLock<BTreeMap<&str, &ConfigKey>> = LazyLock::new(|| index(&[topic::KEYS, topic::OWN_KEYS]));
+    static BY_NAME: LazyLock<BTreeMap<&str, &ConfigKey>> =
+        LazyLock::new(|| index(&[topic::KEYS, topic::OWN_KEYS]));
     BY_NAME.get(name).copied()
 }
 

@@ -177,7 +177,10 @@ fn check_number(rule: Rule, shown: &str) -> Result<(), String> {
 
 fn check_text(rule: Rule, value: &str) -> Result<(), Refusal> {
     let one_of = |shown: &str, allowed: &[&str]| {
-        Err(Refusal { shown: shown.to_owned(), why: format!("String must be one of: {}", allowed.join(", ")) })
+        Err(Refusal {
+            shown: shown.to_owned(),
+            why: format!("String must be one of: {}", allowed.join(", ")),
+        })
     };
     match rule {
         Rule::OneOf(allowed) if !allowed.contains(&value) => one_of(value, allowed),
@@ -207,9 +210,9 @@ fn check_text(rule: Rule, value: &str) -> Result<(), Refusal> {
 fn are_throttled_replicas(value: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     value == "*"
-        || elements(value)
-            .iter()
-            .all(|pair| pair.split_once(':').is_some_and(|(partition, broker)| number(partition) && number(broker)))
+        || elements(value).iter().all(|pair| {
+            pair.split_once(':').is_some_and(|(partition, broker)| number(partition) && number(broker))
+        })
 }
 
 #[cfg(test)]

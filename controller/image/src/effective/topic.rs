@@ -202,7 +202,10 @@ mod tests {
         assert_eq!(config.cleanup, Cleanup { delete: true, compact: false });
         assert_eq!((config.segment_bytes, config.retention_ms), (1_073_741_824, 604_800_000));
         assert_eq!((config.flush_ms, config.flush), (i64::MAX, FlushPolicy::ByReplicas));
-        assert_eq!((config.compression, config.timestamp_type), (TopicCompression::Producer, TimestampType::CreateTime));
+        assert_eq!(
+            (config.compression, config.timestamp_type),
+            (TopicCompression::Producer, TimestampType::CreateTime)
+        );
         assert_eq!((config.min_insync_replicas, config.max_message_bytes), (1, 1_048_588));
     }
 
@@ -211,7 +214,10 @@ mod tests {
         let configs = Configs::default();
         let file: StaticConfigs = [("log.cleanup.policy".to_owned(), "compact".to_owned())].into();
         let broker = BrokerView::new(&configs, "1", &file);
-        assert_eq!(TopicConfig::resolve(&ConfigMap::new(), &broker).cleanup, Cleanup { delete: false, compact: true });
+        assert_eq!(
+            TopicConfig::resolve(&ConfigMap::new(), &broker).cleanup,
+            Cleanup { delete: false, compact: true }
+        );
         let topic: ConfigMap = [(Arc::from("cleanup.policy"), Arc::from("compact,delete"))].into();
         assert_eq!(TopicConfig::resolve(&topic, &broker).cleanup, Cleanup { delete: true, compact: true });
     }

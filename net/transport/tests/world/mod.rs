@@ -23,52 +23,52 @@ use tarn_wire::messages::{FetchRequest, FetchResponse, MetadataRequest, Metadata
 use tarn_wire::{ApiKey, Frame, Message, Part, Records, Request, Str, encode_response};
 
 /// How long a test waits for what must happen.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the service is told to do, by the client id of a request.
-pub const ECHO: &str = "echo";
+pub(crate) const ECHO: &str = "echo";
 /// Answers when the gate opens.
-pub const GATED: &str = "gated";
+pub(crate) const GATED: &str = "gated";
 /// Answers never.
-pub const PARKED: &str = "parked";
+pub(crate) const PARKED: &str = "parked";
 /// Answers when the gate opens, and keeps its share of the budget until then.
-pub const HOLDING: &str = "holding";
+pub(crate) const HOLDING: &str = "holding";
 /// Answers with `State::parts`.
-pub const PARTS: &str = "parts";
+pub(crate) const PARTS: &str = "parts";
 /// Answers nothing.
-pub const NOTHING: &str = "nothing";
+pub(crate) const NOTHING: &str = "nothing";
 /// Gives the connection up.
-pub const CLOSE: &str = "close";
+pub(crate) const CLOSE: &str = "close";
 /// Panics in the half that is done in order.
-pub const PANIC_IN_CALL: &str = "panic-in-call";
+pub(crate) const PANIC_IN_CALL: &str = "panic-in-call";
 /// Panics in the other half.
-pub const PANIC_IN_ANSWER: &str = "panic-in-answer";
+pub(crate) const PANIC_IN_ANSWER: &str = "panic-in-answer";
 
 /// What a test and the service share.
 #[derive(Default)]
-pub struct State {
-    pub gate: Flag,
-    pub calls: AtomicUsize,
-    pub parked: AtomicUsize,
-    pub parts: Mutex<Vec<Part>>,
-    pub software: Mutex<Option<String>>,
+pub(crate) struct State {
+    pub(crate) gate: Flag,
+    pub(crate) calls: AtomicUsize,
+    pub(crate) parked: AtomicUsize,
+    pub(crate) parts: Mutex<Vec<Part>>,
+    pub(crate) software: Mutex<Option<String>>,
 }
 
-pub struct World {
-    pub address: SocketAddr,
-    pub state: Arc<State>,
-    pub budget: Arc<InboundBudget>,
-    pub metrics: Arc<TransportMetrics>,
+pub(crate) struct World {
+    pub(crate) address: SocketAddr,
+    pub(crate) state: Arc<State>,
+    pub(crate) budget: Arc<InboundBudget>,
+    pub(crate) metrics: Arc<TransportMetrics>,
     stop: Flag,
     core: Option<CoreHandle<()>>,
 }
 
 impl World {
-    pub fn start(limits: ConnectionLimits) -> World {
+    pub(crate) fn start(limits: ConnectionLimits) -> World {
         World::with_budget(limits, InboundBudget::unlimited())
     }
 
-    pub fn with_budget(limits: ConnectionLimits, budget: Arc<InboundBudget>) -> World {
+    pub(crate) fn with_budget(limits: ConnectionLimits, budget: Arc<InboundBudget>) -> World {
         let spec = ListenerSpec::new("PLAINTEXT", "127.0.0.1", 0).unwrap();
         let acceptor = Acceptor::bind(&[spec], &limits).unwrap();
         let address = acceptor.addresses().unwrap()[0].1;
@@ -86,7 +86,7 @@ impl World {
         World { address, state, budget, metrics, stop, core: Some(core.unwrap()) }
     }
 
-    pub fn connect(&self) -> Peer {
+    pub(crate) fn connect(&self) -> Peer {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -94,7 +94,7 @@ impl World {
     }
 
     /// Stops the node and waits for it.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.stop.raise();
         self.state.gate.raise();
         if let Some(core) = self.core.take() {
@@ -103,7 +103,7 @@ impl World {
     }
 
     /// That the node still serves whoever connects.
-    pub fn assert_serves(&self) {
+    pub(crate) fn assert_serves(&self) {
         let mut peer = self.connect();
         peer.send(ECHO, 77);
         assert_eq!(peer.receive(), (77, ECHO.to_owned()));
@@ -117,7 +117,7 @@ impl Drop for World {
 }
 
 /// Waits until `condition` holds.
-pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "never came true: {what}");
@@ -126,22 +126,22 @@ pub fn eventually(what: &str, condition: impl Fn() -> bool) {
 }
 
 /// A client that speaks in bytes.
-pub struct Peer {
-    pub stream: TcpStream,
+pub(crate) struct Peer {
+    pub(crate) stream: TcpStream,
 }
 
 impl Peer {
-    pub fn send(&mut self, command: &str, correlation_id: i32) {
+    pub(crate) fn send(&mut self, command: &str, correlation_id: i32) {
         self.stream.write_all(&request(command, correlation_id, &[])).unwrap();
     }
 
     /// A response: its correlation id and the rest as text.
-    pub fn receive(&mut self) -> (i32, String) {
+    pub(crate) fn receive(&mut self) -> (i32, String) {
         let (correlation_id, body) = self.receive_bytes();
         (correlation_id, String::from_utf8(body).unwrap())
     }
 
-    pub fn receive_bytes(&mut self) -> (i32, Vec<u8>) {
+    pub(crate) fn receive_bytes(&mut self) -> (i32, Vec<u8>) {
         let mut size = [0; 4];
         self.stream.read_exact(&mut size).unwrap();
         let mut frame = vec![0; usize::try_from(i32::from_be_bytes(size)).unwrap()];
@@ -151,7 +151,7 @@ impl Peer {
     }
 
     /// That the node closes the connection, and how many bytes come before.
-    pub fn assert_closed(&mut self) -> usize {
+    pub(crate) fn assert_closed(&mut self) -> usize {
         let mut buffer = [0; 65536];
         let mut received = 0;
         loop {
@@ -166,12 +166,12 @@ impl Peer {
 }
 
 /// The bytes of a Metadata request, version 1, whose client id is a command.
-pub fn request(command: &str, correlation_id: i32, body: &[u8]) -> Vec<u8> {
+pub(crate) fn request(command: &str, correlation_id: i32, body: &[u8]) -> Vec<u8> {
     header(ApiKey::METADATA, 1, command, correlation_id, body)
 }
 
 /// The bytes of any request with a header of version 1.
-pub fn header(key: ApiKey, version: i16, client_id: &str, correlation_id: i32, body: &[u8]) -> Vec<u8> {
+pub(crate) fn header(key: ApiKey, version: i16, client_id: &str, correlation_id: i32, body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     frame.put_i32(i32::try_from(10 + client_id.len() + body.len()).unwrap());
     frame.put_i16(key.0);

@@ -116,7 +116,7 @@ fn reader(value: &Value) -> (&'static str, bool) {
 }
 
 /// The least that one element takes in any version.
-fn smallest(message: &Message, each: &Struct, field: &Field) -> usize {
+pub(super) fn smallest(message: &Message, each: &Struct, field: &Field) -> usize {
     let valid = message.field_range(each, field);
     let sizes = (valid.first..=valid.last).map(|version| {
         let flexible = message.flexible.contains(version) && !field.never_flexible;

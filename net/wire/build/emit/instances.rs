@@ -3,7 +3,8 @@
 use super::{Code, Range};
 use crate::schema::{Field, Message, Struct, Value, snake};
 
-/// An `impl Instance` for every struct, and the macro `every_message`, which names every message.
+/// An `impl Instance` for every struct; the macro `every_message`, which names every message; and the macro
+/// `every_array`, which names the struct in every array and the least that one takes on the wire.
 pub(crate) fn instances(messages: &[&Message]) -> String {
     let mut code = Code::default();
     for message in messages {
@@ -14,6 +15,19 @@ pub(crate) fn instances(messages: &[&Message]) -> String {
     code.put("\nmacro_rules! every_message {\n($visit:ident) => {");
     for message in messages {
         code.put(format!("$visit!({});", message.name()));
+    }
+    code.put("};\n}");
+    code.put("\nmacro_rules! every_array {\n($visit:ident) => {");
+    for message in messages {
+        let module = snake(message.name());
+        for (owner, field) in
+            message.all_structs().flat_map(|each| each.fields.iter().map(move |f| (each, f)))
+        {
+            if let (true, Some(name)) = (field.array, field.struct_name()) {
+                let smallest = super::decode::smallest(message, owner, field);
+                code.put(format!("$visit!({module}::{name}, {smallest});"));
+            }
+        }
     }
     code.put("};\n}");
     code.text
@@ -33,13 +47,18 @@ fn instance(code: &mut Code, message: &Message, each: &Struct) {
         }
     }
     let make = if super::mentions(&body.text, "make") { "make" } else { "_make" };
-    let it = if body.text.is_empty() { "it" } else { "mut it" };
     let version = super::version_parameter(&body.text);
     let path = format!("tarn_wire::messages::{}", snake(message.name()));
     code.put(format!("\nimpl Instance for {path}::{} {{", each.name));
-    code.put(format!("fn instance({make}: &mut Maker, {version}) -> Self {{\nlet {it} = Self::default();"));
-    code.put(body.text.trim_end());
-    code.put("it\n}\n}");
+    code.put(format!("fn instance({make}: &mut Maker, {version}) -> Self {{"));
+    if each.fields.is_empty() {
+        code.put("Self::default()");
+    } else {
+        code.put("let mut it = Self::default();");
+        code.put(body.text.trim_end());
+        code.put("it");
+    }
+    code.put("}\n}");
 }
 
 fn expression(message: &Message, each: &Struct, range: Range, field: &Field) -> String {

@@ -16,7 +16,7 @@ use crate::round_trip::encoded;
 
 const SEEDS: u64 = 16;
 
-fn agree<O, T>()
+fn agree<O, T>(prepare: impl Fn(&mut O, i16))
 where
     O: Message + Instance + Debug + PartialEq,
     T: kafka_protocol::protocol::Message + Encodable + Decodable + Debug,
@@ -26,7 +26,8 @@ where
     for version in versions {
         for seed in 0..SEEDS {
             let at = format!("{} v{version} seed {seed}", O::NAME);
-            let message: O = case(seed, version);
+            let mut message: O = case(seed, version);
+            prepare(&mut message, version);
             let bytes = encoded(&message, version);
 
             let mut unread = bytes.clone();
@@ -48,7 +49,7 @@ macro_rules! agreement {
     ($($test:ident: $($message:ident)*;)*) => {
         $(#[test]
         fn $test() {
-            $(agree::<ours::$message, theirs::$message>();)*
+            $(agree::<ours::$message, theirs::$message>(|_, _| {});)*
         })*
     };
 }
@@ -106,6 +107,15 @@ agreement! {
         DescribeShareGroupOffsetsRequest DescribeShareGroupOffsetsResponse AlterShareGroupOffsetsRequest
         AlterShareGroupOffsetsResponse DeleteShareGroupOffsetsRequest DeleteShareGroupOffsetsResponse;
     headers_and_control_records_agree: ConsumerProtocolAssignment ConsumerProtocolSubscription
-        DefaultPrincipalData EndTxnMarker KRaftVersionRecord LeaderChangeMessage RequestHeader
-        ResponseHeader SnapshotFooterRecord SnapshotHeaderRecord VotersRecord;
+        DefaultPrincipalData EndTxnMarker KRaftVersionRecord RequestHeader
+        ResponseHeader SnapshotFooterRecord SnapshotHeaderRecord;
+}
+
+/// Their reader takes the field called `Version` for the version that it reads, which it is when Kafka wrote it.
+#[test]
+fn control_records_that_repeat_their_version_agree() {
+    agree::<ours::LeaderChangeMessage, theirs::LeaderChangeMessage>(|message, version| {
+        message.version = version
+    });
+    agree::<ours::VotersRecord, theirs::VotersRecord>(|message, version| message.version = version);
 }

@@ -11,6 +11,12 @@ enum Tree {
     Leaf(String),
 }
 
+/// Fields that `kafka-protocol` still has, although no valid version of their message has them any more.
+const OBSOLETE: [&str; 1] = ["partition_max_bytes"];
+
+/// Fields that Kafka has renamed since: its name there, and here.
+const RENAMED: [(&str, &str); 1] = [("generation_id", "generation_id_or_member_epoch")];
+
 /// Where the two differ, if they do: every field that `theirs` has must be in `ours` with the same value.
 pub(crate) fn difference(ours: &str, theirs: &str) -> Option<String> {
     compare(&parse(ours), &parse(theirs), "")
@@ -21,8 +27,9 @@ fn compare(ours: &Tree, theirs: &Tree, path: &str) -> Option<String> {
         (Tree::Fields(ours), Tree::Fields(theirs)) => {
             theirs.iter().filter(|(name, _)| name != "unknown_tagged_fields").find_map(|(name, value)| {
                 let path = format!("{path}.{name}");
-                match ours.iter().find(|(each, _)| letters(each) == letters(name)) {
-                    Some((_, found)) => compare(found, value, &path),
+                match named(ours, name) {
+                    Some(found) => compare(found, value, &path),
+                    None if OBSOLETE.contains(&name.as_str()) => None,
                     None => Some(format!("{path} is missing")),
                 }
             })
@@ -32,6 +39,14 @@ fn compare(ours: &Tree, theirs: &Tree, path: &str) -> Option<String> {
         }
         _ => (ours != theirs).then(|| format!("{path}: {ours:?} and {theirs:?}")),
     }
+}
+
+/// The field of `ours` that `theirs` calls `name`.
+fn named<'t>(ours: &'t [(String, Tree)], name: &str) -> Option<&'t Tree> {
+    let find =
+        |name: &str| ours.iter().find(|(each, _)| letters(each) == letters(name)).map(|(_, tree)| tree);
+    let renamed = || RENAMED.iter().find(|(theirs, _)| *theirs == name).and_then(|(_, ours)| find(ours));
+    find(name).or_else(renamed)
 }
 
 /// A name without its underscores, which the crates put in different places.
@@ -49,6 +64,9 @@ fn value(text: &str) -> (Tree, &str) {
     if let Some(rest) = text.strip_prefix('[') {
         let (items, rest) = items(rest, ']', value);
         return (Tree::List(items), rest);
+    }
+    if let Some(rest) = text.strip_prefix("{}") {
+        return (Tree::Fields(Vec::new()), rest);
     }
     let end = leaf_end(text);
     let (leaf, rest) = text.split_at(end);
@@ -76,6 +94,7 @@ fn items<T>(mut text: &str, close: char, item: impl Fn(&str) -> (T, &str)) -> (V
         if let Some(rest) = text.strip_prefix(close) {
             return (found, rest);
         }
+        assert!(!text.is_empty(), "{close} is missing");
         let (each, rest) = item(text);
         found.push(each);
         text = rest;

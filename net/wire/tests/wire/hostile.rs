@@ -4,14 +4,17 @@ use bytes::Bytes;
 use tarn_wire::messages::*;
 use tarn_wire::{Cursor, DecodeError, Message, MetadataRecord, decode_request_header};
 
-use crate::maker::{Instance, case, every_message};
+use crate::maker::{Instance, case, every_array, every_message};
 use crate::metering::peak_of;
 use crate::round_trip::encoded;
 
-/// How much memory one byte of input may take. A struct's smallest form on the wire is a byte for each
-/// string and array and one for its tags, where memory has 24 to 32 bytes for each; the worst message
-/// stays below this, growth of its arrays included.
-const MEMORY_PER_BYTE_MAX: usize = 128;
+/// How many bytes of memory the elements of an array may take for each byte on the wire. The densest are
+/// structs of strings and arrays: one byte each for an empty one here, 24 to 32 there.
+const DENSITY_MAX: usize = 64;
+
+/// The same for a whole message while it is read: an array that grows exists twice, once at up to double
+/// its size, and each of a few nested arrays may have believed a count for as many bytes as are left.
+const MEMORY_PER_BYTE_MAX: usize = 3 * DENSITY_MAX + 8;
 
 /// And how much may be taken besides, for the first elements of nested arrays.
 const MEMORY_BASE_MAX: usize = 4096;
@@ -76,6 +79,17 @@ fn no_bytes_make_a_message_panic_or_take_much_memory() {
         };
     }
     every_message!(check);
+}
+
+#[test]
+fn no_element_of_an_array_is_much_larger_in_memory_than_on_the_wire() {
+    macro_rules! check {
+        ($($element:ident)::+, $smallest:literal) => {
+            let density = size_of::<$($element)::+>() / $smallest;
+            assert!(density <= DENSITY_MAX, "{}: {density}", stringify!($($element)::+));
+        };
+    }
+    every_array!(check);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod agreement;
 mod debug_tree;
 mod fixtures;
 mod hostile;
+#[allow(clippy::field_reassign_with_default, reason = "which fields a version has is known only then")]
 mod maker;
 mod metering;
 mod round_trip;

@@ -23,7 +23,7 @@ pub(crate) fn case<M: Instance>(seed: u64, version: i16) -> M {
 }
 
 include!(concat!(env!("OUT_DIR"), "/instances.rs"));
-pub(crate) use every_message;
+pub(crate) use {every_array, every_message};
 
 impl Maker {
     fn bool(&mut self) -> bool {
@@ -64,8 +64,7 @@ impl Maker {
 
     fn string(&mut self) -> Str {
         let length = self.edge(&[0, 130]).unwrap_or_else(|| self.random.usize(1..12));
-        let text: String =
-            (0..length).map(|_| self.random.choice(LETTERS).unwrap_or_default()).collect();
+        let text: String = (0..length).map(|_| self.random.choice(LETTERS).unwrap_or_default()).collect();
         Str::from(text)
     }
 

@@ -222,11 +222,13 @@ impl Log {
             bytes += batch.bytes().len();
             bytes <= bytes_max && active.can_hold(batch.header().last_offset())
         };
-        batches.iter().position({
-            let mut takes = takes;
-            move |batch| !takes(batch)
-        })
-        .map_or(batches.len(), |refused| refused.max(1))
+        batches
+            .iter()
+            .position({
+                let mut takes = takes;
+                move |batch| !takes(batch)
+            })
+            .map_or(batches.len(), |refused| refused.max(1))
     }
 
     /// Writes batches with one system call and takes note of them.

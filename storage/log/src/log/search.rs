@@ -118,7 +118,7 @@ impl TimestampSearch {
         timestamp: Timestamp,
     ) -> Result<Option<FoundTimestamp>, LogError> {
         let file = segment.open()?;
-        let scan = Scan::new(file.as_ref(), found.position, u64::from(segment.size()), NARROW);
+        let scan = Scan::new(file.as_ref(), found.position, u64::from(segment.size), NARROW);
         let batch = scan
             .read(found)
             .map_err(|cause| segment.failed("read", cause))?
@@ -127,7 +127,7 @@ impl TimestampSearch {
         let mut records = batch.reader(SEARCHED_BATCH_BYTES_MAX).map_err(|cause| unreadable(cause.into()))?;
         while let Some(record) = records.next() {
             let record = record.map_err(unreadable)?;
-            let offset = found.header.base_offset.plus(record.offset_delta);
+            let offset = found.header.base_offset.plus(i64::from(record.offset_delta));
             let at = Timestamp(found.header.timestamp_of(record.timestamp_delta));
             if at >= timestamp && offset >= self.start {
                 let leader_epoch = found.header.leader_epoch;

@@ -29,7 +29,8 @@ pub struct Truncated {
 
 impl Log {
     /// Drops all batches that end at `offset` or above. An offset at or above the log end drops nothing;
-    /// one below the log start empties the log, which then starts there.
+    /// one below the log start empties the log, which then starts there. Where no batch is left the log
+    /// starts at its end.
     ///
     /// # Errors
     /// Where the disk refuses. The log is then as long as [`Log::end`] says; it is of no use before a
@@ -39,6 +40,8 @@ impl Log {
             return self.truncate_fully_and_start_at(offset, now);
         }
         if offset >= self.end {
+            // An epoch that began here and wrote nothing may be the one that the leader does not know.
+            self.truncate_epochs(self.end);
             let removal = RemovalJob::new(self.home.clone(), Vec::new());
             return Ok(Truncated { end: self.end, removal });
         }
@@ -59,14 +62,17 @@ impl Log {
         }
         self.unnoted_aborts.retain(|aborted| aborted.last_offset < end);
         self.end = end;
+        self.truncate_epochs(end);
+        self.producers = recovery::producers_below(self, end)?;
         if self.segments.is_empty() {
             self.begin_anew(end, now)?;
         } else {
-            self.active_mut().resume()?;
             self.dirt.roll_next = true;
+            if self.active_mut().resume()?.is_some_and(|last| last < end) {
+                // After a gap only the name of a segment can tell where the log ends.
+                self.roll(end, now)?;
+            }
         }
-        self.epochs.truncate_to(end);
-        self.producers = recovery::producers_below(self, end)?;
         Ok(Truncated { end, removal: RemovalJob::new(self.home.clone(), removed) })
     }
 
@@ -137,6 +143,12 @@ impl Log {
         self.home.rename_for_deletion(self.topic_id)
     }
 
+    fn truncate_epochs(&mut self, end: Offset) {
+        let before = self.epochs.starts().len();
+        self.epochs.truncate_to(end);
+        self.dirt.epoch_changes += u32::from(self.epochs.starts().len() != before);
+    }
+
     /// Raises the generation and says on the disk, before any byte is dropped, from where a recovery has
     /// to look.
     fn begin_truncation(&mut self, end: Offset) -> Result<(), LogError> {
@@ -155,11 +167,7 @@ impl Log {
     }
 
     /// Removes the segments from number `first` on, newest first.
-    fn drop_segments_from(
-        &mut self,
-        first: usize,
-        removed: &mut Vec<PathBuf>,
-    ) -> Result<(), LogError> {
+    fn drop_segments_from(&mut self, first: usize, removed: &mut Vec<PathBuf>) -> Result<(), LogError> {
         if first >= self.segments.len() {
             return Ok(());
         }

@@ -94,7 +94,8 @@ impl Producer {
         last_timestamp: Timestamp,
         transaction: Offset,
     ) -> Producer {
-        let mut producer = Producer { epoch, coordinator_epoch, last_timestamp, transaction, ..Producer::default() };
+        let mut producer =
+            Producer { epoch, coordinator_epoch, last_timestamp, transaction, ..Producer::default() };
         if let Some(last) = last {
             producer.remember(last);
         }

@@ -188,7 +188,8 @@ impl Opener<'_> {
             log.truncate_fully_and_start_at(log.start, now)?.removal.run()?;
         }
         let before = log.epochs.clone();
-        log.epochs.truncate_to(log.end);
+        // An empty log still knows which epoch ended where it begins.
+        log.epochs.truncate_to(if log.start < log.end { log.end } else { log.end.plus(1) });
         log.epochs.advance_log_start(log.start);
         log.dirt.epoch_changes += u32::from(before != log.epochs);
         log.expire_producers(now);

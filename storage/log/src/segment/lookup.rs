@@ -22,7 +22,7 @@ use crate::home::Home;
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentView {
     pub(super) file: Arc<SegmentFile>,
-    pub(super) size: u32,
+    pub(crate) size: u32,
     pub(super) offsets: Index<OffsetEntry>,
     pub(super) times: Index<TimeEntry>,
     /// The latest batch so far; `None` until it is needed, in a segment that was found.

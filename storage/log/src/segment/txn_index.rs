@@ -262,9 +262,8 @@ impl TxnIndex {
                 return Err(self.damaged(position + read as u64, "the file ends early"));
             }
             for entry in wanted.as_chunks().0 {
-                let entry = decode(entry).map_err(|fault| {
-                    self.damaged(number * TXN_INDEX_ENTRY_BYTES as u64, fault)
-                })?;
+                let entry = decode(entry)
+                    .map_err(|fault| self.damaged(number * TXN_INDEX_ENTRY_BYTES as u64, fault))?;
                 if let Scan::Stop = visit(number, entry)? {
                     return Ok(());
                 }
@@ -339,8 +338,10 @@ mod tests {
         assert!(!index.path().exists(), "no file before the first abort");
         index.append(&aborted(0x0a, 0x0b, 0x0c, 0x0d)).unwrap();
         let bytes = std::fs::read(index.path()).unwrap();
-        let expected: Vec<u8> =
-            [0, 0].into_iter().chain([0x0a, 0x0b, 0x0c, 0x0d].into_iter().flat_map(i64::to_be_bytes)).collect();
+        let expected: Vec<u8> = [0, 0]
+            .into_iter()
+            .chain([0x0a, 0x0b, 0x0c, 0x0d].into_iter().flat_map(i64::to_be_bytes))
+            .collect();
         assert_eq!(bytes, expected);
     }
 

@@ -1,0 +1,193 @@
+//! From an API key to its handler, and the list of what is served.
+//!
+//! The list and the dispatch are one table: what is not here is not advertised, and nothing is advertised
+//! that is not here.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use tarn_transport::{
+    Answer, ApiRange, ApiRanges, ApiVersionsData, FeatureLevels, InboundRequest, ListenerName, Outcome, Service,
+};
+use tarn_wire::messages as m;
+use tarn_wire::{ApiKey, Cursor, Message, Request, RequestHeader, Response, encode_response};
+
+use crate::core::Core;
+use crate::handlers::{admin, configs, fetch, metadata, mirrors, offsets, produce, producer_ids};
+
+type LocalBoxFuture<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
+
+/// What clients of one listener talk to, on one core.
+pub struct BrokerService {
+    core: Rc<Core>,
+    ranges: Rc<ApiRanges>,
+}
+
+/// A request on its way to its handler.
+pub struct Call {
+    /// The core of the connection.
+    pub core: Rc<Core>,
+    /// The request's header.
+    pub header: RequestHeader,
+    /// The listener it came in by.
+    pub listener: ListenerName,
+}
+
+macro_rules! served {
+    ($($request:ident $min:literal ..= $max:literal => $serve:expr;)*) => {
+        /// Every API that a broker serves, with the versions it serves.
+        pub const SERVED: &[(ApiKey, i16, i16)] = &[
+            (ApiKey::API_VERSIONS, 0, 5),
+            $((ApiKey(<m::$request as Request>::KEY), $min, $max),)*
+        ];
+
+        async fn dispatch(call: Call, mut body: Cursor) -> Outcome {
+            match call.header.api_key {
+                $(ApiKey(<m::$request as Request>::KEY) => {
+                    match m::$request::decode(&mut body, call.header.api_version) {
+                        Ok(request) => ($serve)(call, request).await,
+                        Err(error) => Outcome::Close(format!("malformed {}: {error}", m::$request::NAME)),
+                    }
+                })*
+                other => Outcome::Close(format!("{other} is not served")),
+            }
+        }
+    };
+}
+
+served! {
+    ProduceRequest 3..=13 => |call: Call, request| produce::handle(call.core, call.header, request);
+    FetchRequest 4..=18 => |call: Call, request| fetch::handle(call.core, call.header, request);
+    ListOffsetsRequest 1..=11 => |call: Call, request| later(call, move |call: Call| async move {
+        let response = offsets::list(call.core.clone(), &call.header, request).await;
+        frame(&call.header, &response)
+    });
+    MetadataRequest 0..=13 => |call: Call, request: m::MetadataRequest| {
+        ready(&call, &metadata::metadata(&call.core, &call.header, &call.listener, &request))
+    };
+    CreateTopicsRequest 2..=7 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &admin::create_topics(&call, request).await)
+    });
+    DeleteTopicsRequest 1..=6 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &admin::delete_topics(&call, request).await)
+    });
+    InitProducerIdRequest 0..=5 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &producer_ids::init(&call.core, &request).await)
+    });
+    OffsetForLeaderEpochRequest 2..=4 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &offsets::epoch_ends(call.core.clone(), request).await)
+    });
+    DescribeConfigsRequest 1..=4 => |call: Call, request: m::DescribeConfigsRequest| {
+        ready(&call, &configs::describe(&call.core, &request))
+    };
+    CreatePartitionsRequest 0..=3 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &admin::create_partitions(&call, request).await)
+    });
+    IncrementalAlterConfigsRequest 0..=1 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &admin::alter_configs(&call, request).await)
+    });
+    DescribeQuorumRequest 0..=2 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &admin::describe_quorum(&call, request).await)
+    });
+    DescribeClusterRequest 0..=2 => |call: Call, request: m::DescribeClusterRequest| {
+        ready(&call, &metadata::cluster(&call.core, &call.listener, &request))
+    };
+    DescribeTopicPartitionsRequest 0..=0 => |call: Call, request: m::DescribeTopicPartitionsRequest| {
+        ready(&call, &metadata::topic_partitions(&call.core, &call.listener, &request))
+    };
+    CreateClusterMirrorRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &mirrors::create(&call.core, request).await)
+    });
+    StartMirrorTopicsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &mirrors::start(&call.core, request).await)
+    });
+    ListClusterMirrorsRequest 0..=0 => |call: Call, request: m::ListClusterMirrorsRequest| {
+        ready(&call, &mirrors::list(&call.core, &request))
+    };
+    DescribeClusterMirrorsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &mirrors::describe(&call.core, request).await)
+    });
+    ReadMirrorStatesRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &mirrors::read_states(&call.core, request).await)
+    });
+    WriteMirrorStatesRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &mirrors::write_states(&call.core, request).await)
+    });
+    ReadMirrorOffsetsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &mirrors::read_offsets(&call.core, request).await)
+    });
+}
+
+impl BrokerService {
+    /// The service of a core's connections.
+    pub fn new(core: Rc<Core>) -> BrokerService {
+        let ranges = SERVED.iter().map(|(key, min, max)| ApiRange { key: *key, min: *min, max: *max });
+        BrokerService { core, ranges: Rc::new(ApiRanges::new(ranges)) }
+    }
+}
+
+impl Service for BrokerService {
+    fn call(self: Rc<Self>, request: InboundRequest) -> LocalBoxFuture<Outcome> {
+        let InboundRequest { header, body, connection, permit } = request;
+        let call = Call { core: self.core.clone(), header, listener: connection.listener.clone() };
+        Box::pin(async move {
+            let outcome = dispatch(call, body).await;
+            // The frame has been worked on; what waits now does not count against inbound memory.
+            drop(permit);
+            outcome
+        })
+    }
+
+    fn api_versions(&self, _: &ListenerName) -> ApiVersionsData {
+        let image = self.core.image();
+        let level = |(name, level): (&str, i16)| FeatureLevels { name: name.into(), min: level, max: level };
+        ApiVersionsData {
+            apis: self.ranges.clone(),
+            supported_features: tarn_image::features::SUPPORTED
+                .iter()
+                .map(|feature| FeatureLevels { name: feature.name.into(), min: feature.min, max: feature.max })
+                .collect(),
+            finalized_features_epoch: image.provenance().offset.0.max(0),
+            finalized_features: image.features().advertised().map(level).collect(),
+            cluster_id: self.core.node().cluster_id().into(),
+            node_id: self.core.node().broker_id().0,
+        }
+    }
+}
+
+/// The answer that a response makes.
+pub fn frame<R: Response>(header: &RequestHeader, response: &R) -> Answer {
+    match encode_response(header.correlation_id, header.api_version, response) {
+        Ok(frame) => Answer::Frame(frame),
+        Err(error) => Answer::Close(format!("{} could not be written: {error}", R::NAME)),
+    }
+}
+
+/// An answer that is there at once.
+fn ready<R: Response>(call: &Call, response: &R) -> std::future::Ready<Outcome> {
+    std::future::ready(Outcome::ready(frame(&call.header, response)))
+}
+
+/// An answer that takes its time, beside later requests of the connection.
+fn later<F>(call: Call, serve: impl FnOnce(Call) -> F) -> std::future::Ready<Outcome>
+where
+    F: Future<Output = Answer> + 'static,
+{
+    std::future::ready(Outcome::Answer(Box::pin(serve(call))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_served_version_is_in_the_schema_and_none_is_served_twice() {
+        let mut keys = BTreeSet::new();
+        for (key, min, max) in SERVED {
+            let info = tarn_wire::api(*key).expect("the schema has it");
+            assert!(info.min <= *min && *max <= info.max_stable, "{key}: {min} to {max}");
+            assert!(keys.insert(key.0), "{key} is served twice");
+        }
+    }
+}

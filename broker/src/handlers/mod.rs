@@ -1,0 +1,11 @@
+//! One file for each API or family of APIs: decode, ask the core that decides, encode. A rule found here
+//! is in the wrong room.
+
+pub mod admin;
+pub mod configs;
+pub mod fetch;
+pub mod metadata;
+pub mod mirrors;
+pub mod offsets;
+pub mod produce;
+pub mod producer_ids;

@@ -1,0 +1,90 @@
+//! What all cores of a node share: who it is, its directories, its controller, its mirrors.
+//!
+//! Immutable once the node runs, but for what carries its own synchronisation.
+
+use std::fmt::Display;
+use std::sync::{Arc, OnceLock};
+
+use tarn_image::config::server::ServerConfig;
+use tarn_mirror::manager::ManagerHandle;
+use tarn_quorum::ControllerHandle;
+use tarn_record::BrokerId;
+use tracing::error;
+
+use crate::log_dirs::LogDirs;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Node {
+    config: Arc<ServerConfig>,
+    cluster_id: String,
+    log_dirs: Arc<LogDirs>,
+    controller: ControllerHandle,
+    mirrors: OnceLock<ManagerHandle>,
+}
+
+impl Node {
+    /// A node that is about to start its cores.
+    pub fn new(
+        config: Arc<ServerConfig>,
+        cluster_id: String,
+        log_dirs: Arc<LogDirs>,
+        controller: ControllerHandle,
+    ) -> Node {
+        Node { config, cluster_id, log_dirs, controller, mirrors: OnceLock::new() }
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> &Arc<ServerConfig> {
+        &self.config
+    }
+
+    /// Its `node.id`.
+    pub fn broker_id(&self) -> BrokerId {
+        self.config.node_id
+    }
+
+    /// The id of its cluster.
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
+    /// Its log directories.
+    pub fn log_dirs(&self) -> &Arc<LogDirs> {
+        &self.log_dirs
+    }
+
+    /// The controller of its cluster.
+    pub fn controller(&self) -> &ControllerHandle {
+        &self.controller
+    }
+
+    /// The manager of its mirrors, once it runs.
+    pub fn mirrors(&self) -> Option<&ManagerHandle> {
+        self.mirrors.get()
+    }
+
+    /// The manager of the node's mirrors runs.
+    pub fn set_mirrors(&self, manager: ManagerHandle) {
+        // There is one manager for the life of a node; a second one would be the same.
+        let _ = self.mirrors.set(manager);
+    }
+
+    /// The most bytes that one fetch answers with (`fetch.max.bytes`).
+    pub fn fetch_max_bytes(&self) -> usize {
+        self.config.fetch_max_bytes
+    }
+
+    /// How many fetch sessions there may be on the node (`max.incremental.fetch.session.cache.slots`).
+    pub fn fetch_sessions_max(&self) -> usize {
+        self.config.fetch_sessions_max
+    }
+
+    /// A flush or a log failed: nothing may be promised on this disk any more. The node's only directory
+    /// takes the process with it, which is what a failed disk deserves; it is never retried into silence.
+    pub fn storage_failed(&self, cause: &dyn Display) -> ! {
+        error!(%cause, "storage failed; the process ends so that nothing is promised that cannot be kept");
+        eprintln!("tarn: storage failed: {cause}");
+        std::process::exit(74)
+    }
+}

@@ -1,0 +1,585 @@
+//! `server.properties`, read once at start into typed fields.
+//!
+//! Unknown keys and keys that Tarn knows but does not act on are named, not refused; a bad value is refused
+//! with its key and range; what would silently lack security is refused.
+
+mod listeners;
+mod reader;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use tarn_record::ids::BrokerId;
+use thiserror::Error;
+
+use super::table;
+use crate::effective::StaticConfigs;
+pub use listeners::{Listener, host_and_port};
+use reader::Reader;
+
+/// What a server starts with.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Every key of the file as it was given; DescribeConfigs shows them as static.
+    pub properties: StaticConfigs,
+    /// `node.id`
+    pub node_id: BrokerId,
+    /// `process.roles`
+    pub roles: Roles,
+    /// `broker.rack`
+    pub rack: Option<String>,
+    /// `listeners`, all of them.
+    pub listeners: Vec<Listener>,
+    /// `advertised.listeners`, or what follows from `listeners`; those of controllers included.
+    pub advertised: Vec<Listener>,
+    /// `controller.listener.names`
+    pub controller_listener_names: Vec<String>,
+    /// The listener that brokers use among themselves.
+    pub inter_broker_listener: String,
+    /// Who the voters are.
+    pub quorum: QuorumConfig,
+    /// `log.dirs`
+    pub log_dirs: Vec<PathBuf>,
+    /// `metadata.log.dir`, or the first of `log_dirs`.
+    pub metadata_log_dir: PathBuf,
+    /// The metadata log.
+    pub metadata_log: MetadataLogConfig,
+    /// Topics as they are created.
+    pub topics: TopicDefaults,
+    /// Connections and requests.
+    pub network: NetworkConfig,
+    /// Logs and their checkpoints.
+    pub storage: StorageConfig,
+    /// Cluster mirroring.
+    pub mirror: MirrorNodeConfig,
+    /// `tarn.cores`; `None` for every CPU.
+    pub cores: Option<Vec<usize>>,
+    /// `tarn.mirror.cores`; `None` for the default.
+    pub mirror_cores: Option<Vec<usize>>,
+    /// `tarn.admin.listener`
+    pub admin_listener: Option<(String, u16)>,
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    /// It holds partitions and serves clients.
+    pub broker: bool,
+    /// It is a member of the quorum.
+    pub controller: bool,
+}
+
+/// Where the quorum is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuorumConfig {
+    /// `controller.quorum.voters`: node id, host, port. Empty for a dynamic quorum.
+    pub voters: Vec<(BrokerId, String, u16)>,
+    /// `controller.quorum.bootstrap.servers`
+    pub bootstrap_servers: Vec<(String, u16)>,
+    /// `controller.quorum.append.linger.ms`
+    pub append_linger_ms: i64,
+}
+
+/// The metadata log and its snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetadataLogConfig {
+    /// `metadata.log.segment.bytes`
+    pub segment_bytes: i32,
+    /// `metadata.log.segment.ms`
+    pub segment_ms: i64,
+    /// `metadata.log.max.record.bytes.between.snapshots`
+    pub max_record_bytes_between_snapshots: i64,
+    /// `metadata.log.max.snapshot.interval.ms`; 0 for never.
+    pub max_snapshot_interval_ms: i64,
+    /// `metadata.max.idle.interval.ms`; 0 for no limit.
+    pub max_idle_interval_ms: i64,
+    /// `metadata.max.retention.bytes`
+    pub max_retention_bytes: i64,
+    /// `metadata.max.retention.ms`
+    pub max_retention_ms: i64,
+}
+
+/// What a topic gets when nobody says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicDefaults {
+    /// `num.partitions`
+    pub num_partitions: i32,
+    /// `default.replication.factor`
+    pub replication_factor: i16,
+    /// `auto.create.topics.enable`
+    pub auto_create: bool,
+    /// `delete.topic.enable`
+    pub deletion_enabled: bool,
+}
+
+/// Connections, requests and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkConfig {
+    /// `socket.request.max.bytes`
+    pub request_max_bytes: i32,
+    /// `socket.send.buffer.bytes`; -1 for the kernel's.
+    pub send_buffer_bytes: i32,
+    /// `socket.receive.buffer.bytes`; -1 for the kernel's.
+    pub receive_buffer_bytes: i32,
+    /// `socket.listen.backlog.size`
+    pub backlog: i32,
+    /// `connections.max.idle.ms`
+    pub idle_ms: i64,
+    /// `max.connections`
+    pub max_connections: i32,
+    /// `max.connections.per.ip`
+    pub max_connections_per_ip: i32,
+    /// `queued.max.request.bytes`; -1 for the default.
+    pub queued_max_request_bytes: i64,
+    /// `fetch.max.bytes`
+    pub fetch_max_bytes: i32,
+    /// `max.incremental.fetch.session.cache.slots`
+    pub fetch_session_slots: i32,
+    /// `max.request.partition.size.limit`
+    pub max_request_partitions: i32,
+}
+
+/// Logs and their checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StorageConfig {
+    /// `log.flush.offset.checkpoint.interval.ms`
+    pub recovery_point_interval_ms: i64,
+    /// `log.flush.start.offset.checkpoint.interval.ms`
+    pub log_start_interval_ms: i64,
+    /// `replica.high.watermark.checkpoint.interval.ms`
+    pub high_watermark_interval_ms: i64,
+    /// `log.retention.check.interval.ms`
+    pub retention_check_interval_ms: i64,
+    /// `producer.id.expiration.ms`
+    pub producer_id_expiration_ms: i64,
+    /// `replica.lag.time.max.ms`
+    pub replica_lag_time_max_ms: i64,
+}
+
+/// Cluster mirroring on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MirrorNodeConfig {
+    /// `mirror.state.topic.num.partitions`
+    pub state_topic_partitions: i32,
+    /// `mirror.state.topic.replication.factor`
+    pub state_topic_replication_factor: i16,
+    /// `mirror.num.replica.fetchers`
+    pub fetchers: i32,
+    /// `mirror.metadata.refresh.interval.ms`
+    pub refresh_interval_ms: i64,
+    /// `mirror.failed.retry.initial.backoff.ms`
+    pub retry_initial_backoff_ms: i64,
+    /// `mirror.failed.retry.max.backoff.ms`
+    pub retry_max_backoff_ms: i64,
+    /// `mirror.failed.retry.max.attempts`
+    pub retry_max_attempts: i32,
+    /// `mirror.coordinator.write.timeout.ms`
+    pub coordinator_write_timeout_ms: i64,
+    /// `mirror.coordinator.append.linger.ms`
+    pub coordinator_append_linger_ms: i64,
+    /// `mirror.coordinator.load.buffer.size`
+    pub coordinator_load_buffer_bytes: i32,
+    /// `tarn.mirror.fetch.memory.bytes`
+    pub fetch_memory_bytes: i64,
+    /// `tarn.mirror.batch.max.bytes`
+    pub batch_max_bytes: i32,
+}
+
+/// Something a person should read once at start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A key of the file that Tarn does not know; ignored.
+    Unknown {
+        /// The key.
+        key: String,
+    },
+    /// A key of Kafka's that Tarn accepts and does not act on.
+    NotActedOn {
+        /// The key.
+        key: String,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::Unknown { key } => write!(f, "{key} is not known and is ignored"),
+            Notice::NotActedOn { key } => write!(f, "{key} is accepted but has no effect"),
+        }
+    }
+}
+
+/// Why a file is refused.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ConfigError {
+    /// It is no properties file.
+    #[error("not a properties file: {0}")]
+    Syntax(String),
+    /// A value is not of its type or range.
+    #[error("{0}")]
+    Invalid(String),
+    /// A key without default is missing.
+    #[error("Missing required configuration \"{0}\" which has no default value.")]
+    Missing(&'static str),
+    /// A setting that would have an effect on security that Tarn cannot give yet.
+    #[error("{key}={value} is not supported yet: {why}")]
+    Unsupported {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What there is instead.
+        why: &'static str,
+    },
+    /// Two settings that contradict each other.
+    #[error("{0}")]
+    Inconsistent(String),
+}
+
+impl ServerConfig {
+    /// Reads the text of a properties file.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn parse(text: &str) -> Result<(ServerConfig, Vec<Notice>), ConfigError> {
+        let given =
+            java_properties::read(text.as_bytes()).map_err(|error| ConfigError::Syntax(error.to_string()))?;
+        let given: StaticConfigs = given.into_iter().collect();
+        let reader = Reader::new(&given);
+        reader.check_all()?;
+        let config = read(&reader, &given)?;
+        let notices = notices(&given, &reader);
+        Ok((config, notices))
+    }
+
+    /// The listeners of brokers: what clients connect to.
+    pub fn broker_listeners(&self) -> impl Iterator<Item = &Listener> {
+        self.listeners.iter().filter(|listener| !self.is_controller_listener(&listener.name))
+    }
+
+    /// What clients are told to connect to.
+    pub fn advertised_broker_listeners(&self) -> impl Iterator<Item = &Listener> {
+        self.advertised.iter().filter(|listener| !self.is_controller_listener(&listener.name))
+    }
+
+    /// What controllers are told to connect to.
+    pub fn advertised_controller_listeners(&self) -> impl Iterator<Item = &Listener> {
+        self.advertised.iter().filter(|listener| self.is_controller_listener(&listener.name))
+    }
+
+    /// True for a listener of controllers.
+    pub fn is_controller_listener(&self, name: &str) -> bool {
+        self.controller_listener_names.iter().any(|known| known == name)
+    }
+}
+
+fn read(reader: &Reader<'_>, given: &StaticConfigs) -> Result<ServerConfig, ConfigError> {
+    let node_id = match (reader.optional("node.id")?, reader.optional("broker.id")?) {
+        (Some(id), _) => id,
+        (None, Some(id)) if given.contains_key("broker.id") => id,
+        _ => return Err(ConfigError::Missing("node.id")),
+    };
+    let node_id: i32 = node_id.parse().map_err(|_| ConfigError::Missing("node.id"))?;
+    let roles = roles(reader)?;
+    refuse_security(reader)?;
+    let names = listeners::Names::read(reader, roles)?;
+    let log_dirs: Vec<PathBuf> = match reader.list("log.dirs")? {
+        dirs if dirs.is_empty() => reader.list("log.dir")?,
+        dirs => dirs,
+    }
+    .into_iter()
+    .map(PathBuf::from)
+    .collect();
+    let Some(first_dir) = log_dirs.first().cloned() else {
+        return Err(ConfigError::Missing("log.dirs"));
+    };
+    let mut properties = given.clone();
+    properties.entry("node.id".to_owned()).or_insert_with(|| node_id.to_string());
+    properties.insert("broker.id".to_owned(), node_id.to_string());
+    Ok(ServerConfig {
+        properties,
+        node_id: BrokerId(node_id),
+        roles,
+        rack: reader.optional("broker.rack")?,
+        quorum: quorum(reader, node_id, roles)?,
+        metadata_log_dir: reader.optional("metadata.log.dir")?.map_or(first_dir, PathBuf::from),
+        log_dirs,
+        metadata_log: metadata_log(reader)?,
+        topics: TopicDefaults {
+            num_partitions: reader.number("num.partitions")?,
+            replication_factor: reader.number("default.replication.factor")?,
+            auto_create: reader.is_true("auto.create.topics.enable")?,
+            deletion_enabled: reader.is_true("delete.topic.enable")?,
+        },
+        network: network(reader)?,
+        storage: storage(reader)?,
+        mirror: mirror(reader, given)?,
+        cores: cores(reader, "tarn.cores")?,
+        mirror_cores: cores(reader, "tarn.mirror.cores")?,
+        admin_listener: admin_listener(reader)?,
+        listeners: names.listeners,
+        advertised: names.advertised,
+        controller_listener_names: names.controllers,
+        inter_broker_listener: names.inter_broker,
+    })
+}
+
+fn roles(reader: &Reader<'_>) -> Result<Roles, ConfigError> {
+    let roles = reader.list("process.roles")?;
+    let has = |name: &str| roles.iter().any(|role| role == name);
+    match (has("broker"), has("controller")) {
+        (false, false) => Err(ConfigError::Missing("process.roles")),
+        (broker, controller) => Ok(Roles { broker, controller }),
+    }
+}
+
+fn refuse_security(reader: &Reader<'_>) -> Result<(), ConfigError> {
+    let refuse = |key, value, why| Err(ConfigError::Unsupported { key, value, why });
+    let authorizer = reader.text("authorizer.class.name")?;
+    if !authorizer.is_empty() {
+        return refuse("authorizer.class.name", authorizer, "every client may do everything");
+    }
+    let protocol = reader.text("security.inter.broker.protocol")?;
+    if protocol != "PLAINTEXT" {
+        return refuse("security.inter.broker.protocol", protocol, "listeners are PLAINTEXT only");
+    }
+    if reader.is_given("delegation.token.secret.key") {
+        return refuse(
+            "delegation.token.secret.key",
+            "[hidden]".to_owned(),
+            "there are no delegation tokens",
+        );
+    }
+    Ok(())
+}
+
+fn quorum(reader: &Reader<'_>, node_id: i32, roles: Roles) -> Result<QuorumConfig, ConfigError> {
+    let voters = reader
+        .list("controller.quorum.voters")?
+        .iter()
+        .map(|voter| {
+            let (id, address) = voter.split_once('@')?;
+            let (host, port) = host_and_port(address)?;
+            Some((BrokerId(id.parse().ok()?), host, port))
+        })
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| reader.refuse("controller.quorum.voters", "id@host:port,... is expected"))?;
+    let bootstrap_servers = reader
+        .list("controller.quorum.bootstrap.servers")?
+        .iter()
+        .map(|server| host_and_port(server))
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| reader.refuse("controller.quorum.bootstrap.servers", "host:port,... is expected"))?;
+    if voters.is_empty() && bootstrap_servers.is_empty() {
+        return Err(ConfigError::Inconsistent(
+            "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap \
+             controllers or controller.quorum.voters must contain a parseable set of controllers."
+                .to_owned(),
+        ));
+    }
+    let is_voter = voters.is_empty() || voters.iter().any(|(id, ..)| id.0 == node_id);
+    if roles.controller && !is_voter {
+        return Err(ConfigError::Inconsistent(format!(
+            "If process.roles contains the 'controller' role, the node id {node_id} must be included in the set of \
+             voters controller.quorum.voters"
+        )));
+    }
+    Ok(QuorumConfig {
+        voters,
+        bootstrap_servers,
+        append_linger_ms: reader.number("controller.quorum.append.linger.ms")?,
+    })
+}
+
+fn metadata_log(reader: &Reader<'_>) -> Result<MetadataLogConfig, ConfigError> {
+    Ok(MetadataLogConfig {
+        segment_bytes: reader.number("metadata.log.segment.bytes")?,
+        segment_ms: reader.number("metadata.log.segment.ms")?,
+        max_record_bytes_between_snapshots: reader
+            .number("metadata.log.max.record.bytes.between.snapshots")?,
+        max_snapshot_interval_ms: reader.number("metadata.log.max.snapshot.interval.ms")?,
+        max_idle_interval_ms: reader.number("metadata.max.idle.interval.ms")?,
+        max_retention_bytes: reader.number("metadata.max.retention.bytes")?,
+        max_retention_ms: reader.number("metadata.max.retention.ms")?,
+    })
+}
+
+fn network(reader: &Reader<'_>) -> Result<NetworkConfig, ConfigError> {
+    Ok(NetworkConfig {
+        request_max_bytes: reader.number("socket.request.max.bytes")?,
+        send_buffer_bytes: reader.number("socket.send.buffer.bytes")?,
+        receive_buffer_bytes: reader.number("socket.receive.buffer.bytes")?,
+        backlog: reader.number("socket.listen.backlog.size")?,
+        idle_ms: reader.number("connections.max.idle.ms")?,
+        max_connections: reader.number("max.connections")?,
+        max_connections_per_ip: reader.number("max.connections.per.ip")?,
+        queued_max_request_bytes: reader.number("queued.max.request.bytes")?,
+        fetch_max_bytes: reader.number("fetch.max.bytes")?,
+        fetch_session_slots: reader.number("max.incremental.fetch.session.cache.slots")?,
+        max_request_partitions: reader.number("max.request.partition.size.limit")?,
+    })
+}
+
+fn storage(reader: &Reader<'_>) -> Result<StorageConfig, ConfigError> {
+    Ok(StorageConfig {
+        recovery_point_interval_ms: reader.number("log.flush.offset.checkpoint.interval.ms")?,
+        log_start_interval_ms: reader.number("log.flush.start.offset.checkpoint.interval.ms")?,
+        high_watermark_interval_ms: reader.number("replica.high.watermark.checkpoint.interval.ms")?,
+        retention_check_interval_ms: reader.number("log.retention.check.interval.ms")?,
+        producer_id_expiration_ms: reader.number("producer.id.expiration.ms")?,
+        replica_lag_time_max_ms: reader.number("replica.lag.time.max.ms")?,
+    })
+}
+
+fn mirror(reader: &Reader<'_>, given: &StaticConfigs) -> Result<MirrorNodeConfig, ConfigError> {
+    const OLD_NAME: &str = "mirror.topic.num.partitions";
+    let state_topic_partitions = match given.get(OLD_NAME) {
+        Some(text) if !reader.is_given("mirror.state.topic.num.partitions") => {
+            text.trim().parse().ok().filter(|count| *count >= 1).ok_or_else(|| {
+                ConfigError::Invalid(format!(
+                    "Invalid value {text} for configuration {OLD_NAME}: Value must be at least 1"
+                ))
+            })?
+        }
+        _ => reader.number("mirror.state.topic.num.partitions")?,
+    };
+    Ok(MirrorNodeConfig {
+        state_topic_partitions,
+        state_topic_replication_factor: reader.number("mirror.state.topic.replication.factor")?,
+        fetchers: reader.number("mirror.num.replica.fetchers")?,
+        refresh_interval_ms: reader.number("mirror.metadata.refresh.interval.ms")?,
+        retry_initial_backoff_ms: reader.number("mirror.failed.retry.initial.backoff.ms")?,
+        retry_max_backoff_ms: reader.number("mirror.failed.retry.max.backoff.ms")?,
+        retry_max_attempts: reader.number("mirror.failed.retry.max.attempts")?,
+        coordinator_write_timeout_ms: reader.number("mirror.coordinator.write.timeout.ms")?,
+        coordinator_append_linger_ms: reader.number("mirror.coordinator.append.linger.ms")?,
+        coordinator_load_buffer_bytes: reader.number("mirror.coordinator.load.buffer.size")?,
+        fetch_memory_bytes: reader.number("tarn.mirror.fetch.memory.bytes")?,
+        batch_max_bytes: reader.number("tarn.mirror.batch.max.bytes")?,
+    })
+}
+
+fn admin_listener(reader: &Reader<'_>) -> Result<Option<(String, u16)>, ConfigError> {
+    const KEY: &str = "tarn.admin.listener";
+    let Some(text) = reader.optional(KEY)? else { return Ok(None) };
+    host_and_port(&text).map(Some).ok_or_else(|| reader.refuse(KEY, "host:port is expected"))
+}
+
+/// `0`, `0-3`, `0,0,1,1`: a number given twice makes two executors on that CPU.
+fn cores(reader: &Reader<'_>, key: &'static str) -> Result<Option<Vec<usize>>, ConfigError> {
+    const CPU_MAX: usize = 4095;
+    let text = reader.text(key)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let mut cpus = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let bounds = first.parse::<usize>().ok().zip(last.parse::<usize>().ok());
+        let (first, last) = bounds
+            .filter(|(first, last)| first <= last && *last <= CPU_MAX)
+            .ok_or_else(|| reader.refuse(key, "CPU numbers such as 0, 0-3 or 0,0,1,1 are expected"))?;
+        cpus.extend(first..=last);
+    }
+    Ok(Some(cpus))
+}
+
+fn notices(given: &StaticConfigs, reader: &Reader<'_>) -> Vec<Notice> {
+    let used = reader.used();
+    given
+        .keys()
+        .filter(|key| !used.contains(key.as_str()) && key.as_str() != "mirror.topic.num.partitions")
+        .map(|key| match table::broker_key(key) {
+            Some(_) => Notice::NotActedOn { key: key.clone() },
+            None => Notice::Unknown { key: key.clone() },
+        })
+        .collect()
+}
+
+/// The broker keys that give defaults of topic keys: acted on wherever a topic is.
+fn topic_synonyms() -> impl Iterator<Item = &'static str> {
+    table::topic_keys().iter().flat_map(|key| key.synonyms).map(|synonym| synonym.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINIMAL: &str = "process.roles=broker,controller\nnode.id=1\n\
+        controller.quorum.bootstrap.servers=127.0.0.1:9093\n\
+        listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093\n\
+        controller.listener.names=CONTROLLER\nlog.dirs=/a, /b\n";
+
+    #[test]
+    fn a_combined_node_is_read() {
+        let (config, notices) = parse("num.partitions=3\nbroker.rack=r1\n").unwrap();
+        assert_eq!(notices, []);
+        assert_eq!((config.node_id, config.roles), (BrokerId(1), Roles { broker: true, controller: true }));
+        assert_eq!(config.topics.num_partitions, 3);
+        assert_eq!(config.rack.as_deref(), Some("r1"));
+        assert_eq!(config.log_dirs, [PathBuf::from("/a"), PathBuf::from("/b")]);
+        assert_eq!(config.metadata_log_dir, PathBuf::from("/a"));
+        let names: Vec<_> = config.broker_listeners().map(|listener| listener.to_string()).collect();
+        assert_eq!(names, ["PLAINTEXT://127.0.0.1:9092"]);
+        assert_eq!(config.inter_broker_listener, "PLAINTEXT");
+        assert_eq!(config.properties.get("broker.id").map(String::as_str), Some("1"));
+        assert_eq!(config.mirror.state_topic_partitions, 50);
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_with_key_value_and_range() {
+        assert_eq!(
+            refused("num.partitions=0\n"),
+            "Invalid value 0 for configuration num.partitions: Value must be at least 1"
+        );
+        assert_eq!(
+            refused("socket.send.buffer.bytes=x\n"),
+            "Invalid value x for configuration socket.send.buffer.bytes: Not a number of type INT"
+        );
+        assert_eq!(
+            refused("tarn.cores=3-1\n"),
+            "Invalid value 3-1 for configuration tarn.cores: CPU numbers such as 0, 0-3 or 0,0,1,1 are expected"
+        );
+        assert_eq!(
+            refused("background.threads=0\n"),
+            "Invalid value 0 for configuration background.threads: Value must be at least 1"
+        );
+    }
+
+    #[test]
+    fn what_would_lack_security_is_refused() {
+        assert_eq!(
+            refused("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"),
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer is not supported yet: \
+             every client may do everything"
+        );
+        assert!(
+            refused("listener.security.protocol.map=PLAINTEXT:SSL,CONTROLLER:PLAINTEXT\n")
+                .contains("is not supported yet")
+        );
+    }
+
+    #[test]
+    fn unknown_and_idle_keys_are_named() {
+        let (_, notices) = parse("nosuch=1\nnum.io.threads=9\nlog.retention.hours=5\n").unwrap();
+        assert_eq!(
+            notices,
+            [Notice::Unknown { key: "nosuch".into() }, Notice::NotActedOn { key: "num.io.threads".into() }]
+        );
+    }
+
+    #[test]
+    fn a_cpu_given_twice_makes_two_cores() {
+        let (config, _) = parse("tarn.cores=0,0-2\n").unwrap();
+        assert_eq!(config.cores, Some(vec![0, 0, 1, 2]));
+        assert_eq!(config.mirror_cores, None);
+    }
+
+    fn parse(more: &str) -> Result<(ServerConfig, Vec<Notice>), ConfigError> {
+        ServerConfig::parse(&format!("{MINIMAL}{more}"))
+    }
+
+    fn refused(more: &str) -> String {
+        parse(more).unwrap_err().to_string()
+    }
+}

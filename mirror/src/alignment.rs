@@ -1,0 +1,173 @@
+//! Whether the log here is a beginning of the source's, and from where to go on.
+//!
+//! Decided before the first append after a start, a move, a resume or an outage, and at every new leader
+//! of the source (mirroring.md §3). The newest epoch of the log here must be known at the source and must
+//! not end there below our log end; where each epoch begins is not compared, because an epoch that was
+//! compacted away before we copied it is unknown here.
+//!
+//! Invariant: where this says to go on, nothing that is here is missing at the source.
+
+use tarn_record::{Epoch, Offset};
+
+use crate::local_cluster::LogEnds;
+
+/// What the source says of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceLog {
+    /// Its log start.
+    pub log_start: Offset,
+    /// The offset up to which it can be read.
+    pub high_watermark: Offset,
+    /// Where the newest epoch of our log ends there, for a log that has one.
+    pub epoch_end: Option<EpochEnd>,
+}
+
+/// The source's answer to OffsetForLeaderEpoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochEnd {
+    /// The newest epoch there that is not above the one asked for; `Epoch::NONE` where there is none.
+    pub epoch: Epoch,
+    /// Where it ends; `Offset::NONE` where there is none.
+    pub end: Offset,
+}
+
+/// What to do with a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Alignment {
+    /// Fetch from here.
+    GoOn {
+        /// The first offset to fetch.
+        from: Offset,
+        /// The epoch of the record before it, `Epoch::NONE` where there is none.
+        last_epoch: Epoch,
+        /// Records that the source removed before they were copied: the first of them and their number.
+        gap: Option<(Offset, i64)>,
+    },
+    /// The source has lost what is here: nothing may be appended.
+    Diverged(String),
+}
+
+/// Compares the log here with the source's.
+pub fn align(ours: &LogEnds, source: &SourceLog) -> Alignment {
+    let has_history = ours.latest_epoch != Epoch::NONE;
+    if !has_history && ours.log_end <= Offset(0) {
+        return Alignment::GoOn { from: source.log_start, last_epoch: Epoch::NONE, gap: None };
+    }
+    let diverged = if has_history { lost_epoch(ours, source) } else { lost_end(ours, source) };
+    if let Some(why) = diverged {
+        return Alignment::Diverged(why);
+    }
+    if source.log_start <= ours.log_end {
+        return Alignment::GoOn { from: ours.log_end, last_epoch: ours.latest_epoch, gap: None };
+    }
+    let gap = Some((ours.log_end, source.log_start.0 - ours.log_end.0));
+    Alignment::GoOn { from: source.log_start, last_epoch: Epoch::NONE, gap }
+}
+
+fn lost_epoch(ours: &LogEnds, source: &SourceLog) -> Option<String> {
+    let LogEnds { latest_epoch, log_end, .. } = *ours;
+    match source.epoch_end {
+        Some(EpochEnd { epoch, end }) if epoch == latest_epoch && end >= log_end => None,
+        Some(EpochEnd { epoch, end }) if epoch == latest_epoch => Some(format!(
+            "the log here ends at {log_end} in epoch {latest_epoch}, which ends at {end} at the source"
+        )),
+        Some(EpochEnd { epoch, .. }) if epoch != Epoch::NONE => Some(format!(
+            "the newest epoch here is {latest_epoch}; the source knows none between it and {epoch}"
+        )),
+        _ => Some(format!("the newest epoch here is {latest_epoch}, which the source does not know")),
+    }
+}
+
+/// For a log of which nothing is left but its end: only the end can be compared.
+fn lost_end(ours: &LogEnds, source: &SourceLog) -> Option<String> {
+    let (here, there) = (ours.log_end, source.high_watermark);
+    (here > there).then(|| format!("the log here ends at {here}, the source's at {there}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_empty_partition_starts_where_the_source_does() {
+        assert_eq!(align(&ours(0, 0, -1), &source(5000, 9000, None)), go_on(5000, -1, None));
+        assert_eq!(align(&ours(0, 0, -1), &source(0, 0, None)), go_on(0, -1, None));
+    }
+
+    #[test]
+    fn a_log_that_is_a_beginning_of_the_sources_goes_on_at_its_end() {
+        assert_eq!(align(&ours(0, 100, 4), &source(0, 300, Some((4, 100)))), go_on(100, 4, None));
+        assert_eq!(align(&ours(0, 100, 4), &source(50, 300, Some((4, 250)))), go_on(100, 4, None));
+    }
+
+    #[test]
+    fn what_the_source_removed_before_it_was_copied_is_a_gap() {
+        assert_eq!(
+            align(&ours(0, 100, 4), &source(140, 300, Some((4, 140)))),
+            go_on(140, -1, Some((100, 40)))
+        );
+    }
+
+    #[test]
+    fn a_log_that_goes_beyond_the_source_has_diverged() {
+        let shorter = align(&ours(0, 100, 4), &source(0, 90, Some((4, 90))));
+        assert!(matches!(&shorter, Alignment::Diverged(why) if why.contains("ends at 90")), "{shorter:?}");
+        let other = align(&ours(0, 100, 4), &source(0, 300, Some((3, 80))));
+        assert!(matches!(&other, Alignment::Diverged(why) if why.contains("epoch here is 4")), "{other:?}");
+        for nothing in [Some((-1, -1)), None] {
+            let unknown = align(&ours(0, 100, 4), &source(0, 300, nothing));
+            assert!(matches!(unknown, Alignment::Diverged(_)), "{unknown:?}");
+        }
+    }
+
+    #[test]
+    fn a_log_of_which_only_the_end_is_left_is_compared_by_its_end() {
+        assert_eq!(align(&ours(70, 70, -1), &source(60, 80, None)), go_on(70, -1, None));
+        assert_eq!(align(&ours(70, 70, -1), &source(75, 80, None)), go_on(75, -1, Some((70, 5))));
+        assert!(matches!(align(&ours(70, 70, -1), &source(0, 69, None)), Alignment::Diverged(_)));
+    }
+
+    proptest! {
+        /// Going on never skips a record that the source still has and never asks below what is here.
+        #[test]
+        fn nothing_readable_is_skipped(
+            log_end in 0i64..100, epoch in -1i32..5, log_start in 0i64..100, more in 0i64..100,
+            end in -1i64..200, answered in -1i32..5,
+        ) {
+            let source = source(log_start, log_start + more, Some((answered, end)));
+            let ours = ours(0, log_end, epoch);
+            if let Alignment::GoOn { from, gap, .. } = align(&ours, &source) {
+                prop_assert_eq!(from.0, log_end.max(log_start));
+                prop_assert_eq!(gap.map_or(0, |(_, count)| count) , if log_end == 0 && epoch < 0 { 0 } else { from.0 - log_end });
+                prop_assert!(epoch < 0 || (answered == epoch && end >= log_end));
+            }
+        }
+    }
+
+    fn ours(log_start: i64, log_end: i64, latest_epoch: i32) -> LogEnds {
+        LogEnds {
+            log_start: Offset(log_start),
+            log_end: Offset(log_end),
+            high_watermark: Offset(log_end),
+            latest_epoch: Epoch(latest_epoch),
+            leader_epoch: Epoch(9),
+        }
+    }
+
+    fn source(log_start: i64, high_watermark: i64, epoch_end: Option<(i32, i64)>) -> SourceLog {
+        SourceLog {
+            log_start: Offset(log_start),
+            high_watermark: Offset(high_watermark),
+            epoch_end: epoch_end.map(|(epoch, end)| EpochEnd { epoch: Epoch(epoch), end: Offset(end) }),
+        }
+    }
+
+    fn go_on(from: i64, last_epoch: i32, gap: Option<(i64, i64)>) -> Alignment {
+        Alignment::GoOn {
+            from: Offset(from),
+            last_epoch: Epoch(last_epoch),
+            gap: gap.map(|(first, count)| (Offset(first), count)),
+        }
+    }
+}

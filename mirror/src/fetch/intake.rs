@@ -1,0 +1,124 @@
+//! What is taken out of one partition's part of a response: whole, undamaged batches in order.
+//!
+//! Invariants:
+//! * the batches begin with the one that holds the offset asked for, or a later one;
+//! * `next` is the offset after the last of them, or what was asked for where there is none.
+
+use bytes::Bytes;
+use tarn_record::validate::{ValidBatch, mirrored};
+use tarn_record::{BatchError, Epoch, Offset, batches};
+
+/// The part of a response that may be appended.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// The batches.
+    pub batches: Vec<ValidBatch>,
+    /// What to fetch next.
+    pub next: Offset,
+    /// The leader epoch of the last batch, `Epoch::NONE` where there is none.
+    pub last_epoch: Epoch,
+    /// What is wrong with what follows.
+    pub fault: Option<Fault>,
+}
+
+/// What is wrong with a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is damaged, perhaps only on the way.
+    Damaged(String),
+    /// It has a format from before magic 2.
+    UnsupportedFormat(String),
+}
+
+/// Checks what came for a partition of which `asked` was asked for.
+pub fn take(records: Bytes, asked: Offset) -> Taken {
+    let (mut found, fault) = match mirrored(records.clone()) {
+        Ok(checked) => (checked.batches, None),
+        Err(error) => (whole_before_fault(records), Some(fault(&error))),
+    };
+    if found.first().is_some_and(|first| first.header().next_offset() <= asked) {
+        found.retain(|batch| batch.header().next_offset() > asked);
+    }
+    let (next, last_epoch) = match found.last() {
+        Some(last) => (last.header().next_offset(), last.header().leader_epoch),
+        None => (asked, Epoch::NONE),
+    };
+    Taken { batches: found, next, last_epoch, fault }
+}
+
+/// The batches before the first fault, found again one by one: damage is rare.
+fn whole_before_fault(records: Bytes) -> Vec<ValidBatch> {
+    let mut expected = Offset(0);
+    batches(records)
+        .map_while(Result::ok)
+        .take_while(|batch| {
+            let in_order = batch.header().base_offset >= expected;
+            expected = batch.header().next_offset();
+            in_order
+        })
+        .collect()
+}
+
+fn fault(error: &BatchError) -> Fault {
+    match error {
+        BatchError::UnsupportedMagic { .. } => Fault::UnsupportedFormat(error.to_string()),
+        _ => Fault::Damaged(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_record::{BatchBuilder, Compression, Record};
+
+    #[test]
+    fn what_comes_before_a_damaged_batch_is_taken() {
+        let mut received = [batch(5, 2), batch(7, 1), batch(8, 1)].concat();
+        let at = batch(5, 2).len() + batch(7, 1).len() - 1;
+        received[at] ^= 1;
+        let taken = take(received.into(), Offset(5));
+        assert_eq!((bases(&taken), taken.next), (vec![5], Offset(7)));
+        assert!(matches!(taken.fault, Some(Fault::Damaged(_))), "{:?}", taken.fault);
+    }
+
+    #[test]
+    fn what_overlaps_the_batch_before_it_is_not_taken() {
+        let taken = take([batch(5, 3), batch(6, 1)].concat().into(), Offset(5));
+        assert_eq!((bases(&taken), taken.next), (vec![5], Offset(8)));
+        assert!(matches!(taken.fault, Some(Fault::Damaged(_))), "{:?}", taken.fault);
+    }
+
+    #[test]
+    fn the_batch_that_holds_the_offset_asked_for_is_taken_whole_and_earlier_ones_are_not() {
+        let taken = take([batch(0, 2), batch(2, 3), batch(9, 1)].concat().into(), Offset(3));
+        assert_eq!((bases(&taken), taken.next, taken.last_epoch), (vec![2, 9], Offset(10), Epoch(6)));
+        assert_eq!(taken.fault, None);
+    }
+
+    #[test]
+    fn nothing_whole_leaves_the_position_where_it_is() {
+        let cut = batch(3, 4).slice(..70);
+        let taken = take(cut, Offset(3));
+        assert_eq!((taken.batches.len(), taken.next, taken.fault), (0, Offset(3), None));
+    }
+
+    #[test]
+    fn an_old_format_is_no_damage() {
+        let mut received = batch(9, 1).to_vec();
+        received[16] = 1;
+        let taken = take(received.into(), Offset(9));
+        assert!(matches!(taken.fault, Some(Fault::UnsupportedFormat(_))), "{:?}", taken.fault);
+    }
+
+    fn batch(base_offset: i64, records: usize) -> Bytes {
+        let mut builder = BatchBuilder::new(Offset(base_offset), Compression::None).leader_epoch(Epoch(6));
+        for _ in 0..records {
+            builder.add(&Record { value: Some(b"value"), ..Record::default() });
+        }
+        builder.build()
+    }
+
+    fn bases(taken: &Taken) -> Vec<i64> {
+        taken.batches.iter().map(|batch| batch.header().base_offset.0).collect()
+    }
+}

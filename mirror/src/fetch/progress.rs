@@ -1,0 +1,147 @@
+//! How far a lane is: written by the lane after each answer, read by whoever asks for offsets.
+//!
+//! Readers never wait for the lane: it holds the lock only to write down what one answer brought. Times
+//! are milliseconds since the node's mirroring began, by the monotonic clock.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tarn_record::{Offset, TopicIdPartition};
+
+use crate::lag::{Lag, LagNow};
+use crate::reasons::Reason;
+
+/// The clock of a node's mirroring.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    began: Instant,
+}
+
+impl Clock {
+    /// A clock that begins now.
+    pub fn start() -> Clock {
+        Clock { began: Instant::now() }
+    }
+
+    /// Milliseconds since it began.
+    pub fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The progress of one lane; shared by `Arc`.
+#[derive(Debug)]
+pub struct LaneProgress {
+    clock: Clock,
+    /// When the source last answered: for every partition of the session, that it is alive.
+    alive_at_ms: AtomicU64,
+    link: Mutex<Option<LinkTrouble>>,
+    partitions: Mutex<BTreeMap<TopicIdPartition, PartitionProgress>>,
+}
+
+/// Why a source broker is not reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkTrouble {
+    /// The code.
+    pub reason: Reason,
+    /// A sentence.
+    pub message: Arc<str>,
+    /// Since when.
+    pub since_ms: u64,
+    /// How often it was tried since.
+    pub attempts: u32,
+}
+
+/// The progress of one partition.
+#[derive(Clone, Debug, Default)]
+pub struct PartitionProgress {
+    lag: Lag,
+    high_watermark: Option<Offset>,
+}
+
+impl PartitionProgress {
+    /// The source answered; `position` is where the log here goes on.
+    pub fn answered(&mut self, now_ms: u64, source_high_watermark: Offset, position: Offset) {
+        self.lag.answered(now_ms, source_high_watermark, position);
+    }
+
+    /// What came is appended.
+    pub fn appended(&mut self, position: Offset, high_watermark: Offset) {
+        self.lag.appended(position);
+        self.high_watermark = Some(high_watermark);
+    }
+
+    /// The high watermark here after the last append.
+    pub fn high_watermark(&self) -> Option<Offset> {
+        self.high_watermark
+    }
+}
+
+impl LaneProgress {
+    /// A lane that has not begun.
+    pub fn new(clock: Clock) -> Arc<LaneProgress> {
+        Arc::new(LaneProgress {
+            clock,
+            alive_at_ms: AtomicU64::new(0),
+            link: Mutex::default(),
+            partitions: Mutex::default(),
+        })
+    }
+
+    /// The clock it is written by.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The source has answered.
+    pub fn alive(&self) {
+        self.alive_at_ms.store(self.clock.now_ms(), Ordering::Relaxed);
+    }
+
+    /// The state of the link has changed.
+    pub fn set_link(&self, trouble: Option<LinkTrouble>) {
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    /// What is wrong with the link.
+    pub fn link(&self) -> Option<LinkTrouble> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The partitions, to be written down; locked until dropped.
+    pub fn partitions(&self) -> MutexGuard<'_, BTreeMap<TopicIdPartition, PartitionProgress>> {
+        self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lag of a partition now, and the high watermark here.
+    pub fn of(&self, partition: TopicIdPartition) -> Option<(Option<LagNow>, Option<Offset>)> {
+        let mut progress = self.partitions().get(&partition)?.clone();
+        let (now, alive) = (self.clock.now_ms(), self.alive_at_ms.load(Ordering::Relaxed));
+        progress.lag.still_alive(alive.min(now));
+        Some((progress.lag.at(now), progress.high_watermark))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_record::{PartitionIndex, TopicId};
+
+    #[test]
+    fn an_answer_without_a_partition_says_that_its_source_is_alive() {
+        let progress = LaneProgress::new(Clock::start());
+        let partition = TopicIdPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(0) };
+        assert_eq!(progress.of(partition), None);
+        let mut of = PartitionProgress::default();
+        of.answered(0, Offset(7), Offset(7));
+        of.appended(Offset(7), Offset(7));
+        progress.partitions().insert(partition, of);
+        progress.alive();
+        let (lag, high_watermark) = progress.of(partition).expect("it is known");
+        let lag = lag.expect("it was answered");
+        assert_eq!((lag.records, high_watermark), (0, Some(Offset(7))));
+        assert!(lag.answer_age_ms <= progress.clock().now_ms());
+    }
+}

@@ -1,0 +1,53 @@
+//! The limits of this crate: how much a source can make it hold, ask or wait, and how often it may try.
+//!
+//! What an operator may move comes from the mirror's and the node's configuration; the other numbers are
+//! fixed here.
+
+use std::time::Duration;
+
+/// The response asked for where nothing is left to fetch: a lane at the tip reserves no more than this.
+pub const TIP_RESPONSE_BYTES: usize = 256 << 10;
+
+/// Responses of at least this size are appended while the next request is under way. Below it, appending
+/// is done before a request could be written.
+pub const OVERLAP_FROM_BYTES: usize = 64 << 10;
+
+/// What a response may hold beside its largest batch: headers, and the batches of other partitions.
+pub const RESPONSE_ALLOWANCE_BYTES: usize = 16 << 20;
+
+/// The largest response to a question about metadata, offsets or configurations.
+pub const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// Partitions in one request to a coordinator, the controller or a source broker.
+pub const PARTITIONS_PER_REQUEST_MAX: usize = 2000;
+
+/// Topics whose configurations are asked for in one request.
+pub const DESCRIBED_TOPICS_MAX: usize = 200;
+
+/// How much larger than the source's the leader epoch here must at least be (kip1279 §6.4).
+pub const EPOCH_MARGIN: i32 = 3;
+
+/// How far above the source's the leader epoch here is raised.
+pub const EPOCH_LEAP: i32 = 10;
+
+/// The longest a source may hold a request back by its quota before the lane asks again.
+pub const THROTTLE_MAX: Duration = Duration::from_secs(30);
+
+/// The first and the longest wait before a source broker is tried again.
+pub const RECONNECT_MS: (u64, u64) = (50, 3_000);
+
+/// The first and the longest wait between two looks at the source's metadata that something asked for.
+pub const REFRESH_MS: (u64, u64) = (50, 3_000);
+
+/// The first and the longest wait of a partition that waits for its own cluster.
+pub const HOLD_MS: (u64, u64) = (20, 2_000);
+
+/// How long to wait for the metadata to show a raised leader epoch before it is asked for again.
+pub const EPOCH_SHOWN_WITHIN_MS: u64 = 5_000;
+
+/// How far apart two looks must be that both miss a topic before it counts as deleted: a broker that has
+/// just started knows no topics yet.
+pub const DELETED_LOOKS_APART_MS: u64 = 5_000;
+
+/// How long a lane without partitions keeps its connection.
+pub const IDLE_LANE_MS: u64 = 60_000;

@@ -1,0 +1,126 @@
+//! The connection to one source broker as a state: up, not reached and why, when to try again.
+//!
+//! A source broker that does not answer is no fault of its partitions: they stay MIRRORING and show what
+//! is written here. Owned by the lane that connects; sans-IO.
+
+use std::sync::Arc;
+
+use tarn_transport::ClientError;
+
+use crate::backoff::Backoff;
+use crate::fetch::progress::LinkTrouble;
+use crate::limits;
+use crate::reasons::Reason;
+
+/// One connection to a source broker.
+#[derive(Debug, Default)]
+pub struct Link {
+    trouble: Option<LinkTrouble>,
+    retry_at_ms: u64,
+    was_up: bool,
+}
+
+/// What a connection that came up means for the partitions that wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CameUp {
+    /// It is the first: what was decided before still holds.
+    First,
+    /// The source may have changed meanwhile: its history must be compared again.
+    AfterOutage,
+}
+
+impl Link {
+    /// When to connect; the past means at once.
+    pub fn retry_at_ms(&self) -> u64 {
+        self.retry_at_ms
+    }
+
+    /// The connection is there.
+    pub fn came_up(&mut self) -> CameUp {
+        let before = if self.was_up || self.trouble.is_some() { CameUp::AfterOutage } else { CameUp::First };
+        self.was_up = true;
+        before
+    }
+
+    /// The broker answered a request, which ends every trouble. True where there was one.
+    pub fn answered(&mut self) -> bool {
+        self.retry_at_ms = 0;
+        self.trouble.take().is_some()
+    }
+
+    /// No connection could be made, or it broke. `spread` is drawn from 0 to 1.
+    pub fn failed(&mut self, now_ms: u64, error: &ClientError, spread: f64) {
+        let (since_ms, attempts) = self.trouble.as_ref().map_or((now_ms, 0), |was| (was.since_ms, was.attempts));
+        let attempts = attempts.saturating_add(1);
+        self.retry_at_ms = now_ms + Backoff::new(limits::RECONNECT_MS).wait_ms(attempts, spread);
+        self.trouble = Some(LinkTrouble {
+            reason: reason(error),
+            message: Arc::from(error.to_string()),
+            since_ms,
+            attempts,
+        });
+    }
+
+    /// The broker has been silent for longer than it was asked to wait.
+    pub fn late(&mut self, now_ms: u64, asked_at_ms: u64) {
+        let silent_ms = now_ms.saturating_sub(asked_at_ms);
+        self.trouble.get_or_insert_with(|| LinkTrouble {
+            reason: Reason::SourceUnreachable,
+            message: Arc::from(format!("the source broker has not answered a fetch for {silent_ms} ms")),
+            since_ms: asked_at_ms,
+            attempts: 0,
+        });
+    }
+
+    /// What is wrong.
+    pub fn trouble(&self) -> Option<&LinkTrouble> {
+        self.trouble.as_ref()
+    }
+}
+
+/// The reason code of what went wrong on the way to a source.
+pub fn reason(error: &ClientError) -> Reason {
+    match error {
+        ClientError::TooLarge { .. } => Reason::BatchTooLarge,
+        ClientError::HandshakeRefused { .. } => Reason::SourceAuthorizationFailed,
+        _ => Reason::SourceUnreachable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_spaced_and_count_from_the_first_failure() {
+        let mut link = Link::default();
+        link.failed(1000, &closed(), 0.5);
+        link.failed(1050, &closed(), 0.5);
+        let trouble = link.trouble().expect("it failed");
+        assert_eq!((trouble.since_ms, trouble.attempts, link.retry_at_ms()), (1000, 2, 1150));
+        assert_eq!(trouble.reason, Reason::SourceUnreachable);
+        assert_eq!(link.came_up(), CameUp::AfterOutage);
+        assert!(link.answered());
+        assert_eq!((link.trouble(), link.retry_at_ms()), (None, 0));
+    }
+
+    #[test]
+    fn the_first_connection_is_no_return_from_an_outage_and_the_second_is() {
+        let mut link = Link::default();
+        assert_eq!(link.came_up(), CameUp::First);
+        assert!(!link.answered());
+        assert_eq!(link.came_up(), CameUp::AfterOutage);
+    }
+
+    #[test]
+    fn a_silent_broker_shows_since_when_it_was_asked() {
+        let mut link = Link::default();
+        link.late(5000, 4000);
+        assert_eq!(link.trouble().map(|trouble| trouble.since_ms), Some(4000));
+        assert!(link.answered());
+    }
+
+    fn closed() -> ClientError {
+        ClientError::Closed { detail: "the broker closed it".into() }
+    }
+}

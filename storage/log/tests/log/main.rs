@@ -1,0 +1,7 @@
+//! A partition's log on a real disk: what it takes, gives back, drops and finds again.
+
+mod appending;
+mod model;
+mod recovering;
+mod truncating;
+mod world;

@@ -1,0 +1,309 @@
+//! Opening a log again, after a clean stop and after all kinds of others.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+
+use tarn_log::checkpoints::OffsetCheckpoint;
+use tarn_log::{Descriptors, Log, LogConfig, LogDir, LogDirError, Opening, RealDisk};
+use tarn_record::{Epoch, Offset, Outcome, PartitionIndex, ValidBatch};
+
+use crate::world::*;
+
+fn fill(log: &mut Log, batches: i64) -> Vec<ValidBatch> {
+    let all: Vec<_> =
+        (0..batches).map(|number| dated(number * 2, 2, number as i32 / 4, NOW.0 + number)).collect();
+    mirror(log, &contiguous(&all)).unwrap();
+    all
+}
+
+fn damage(world: &World, base: i64, position: u64) {
+    let path = world.path().join(format!("{base:020}.log"));
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[position as usize] ^= 0x40;
+    fs::write(path, bytes).unwrap();
+}
+
+fn append_garbage(world: &World, base: i64, garbage: &[u8]) {
+    let path = world.path().join(format!("{base:020}.log"));
+    OpenOptions::new().append(true).open(path).unwrap().write_all(garbage).unwrap();
+}
+
+#[test]
+fn a_closed_log_opens_as_it_was() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    let all = fill(&mut log, 30);
+    log.close().unwrap();
+    let (epochs, segments) = (log.epochs().clone(), log.segment_count());
+    let mut log = world.open_clean();
+    assert_eq!((log.start(), log.end(), log.segment_count()), (Offset(0), Offset(60), segments));
+    assert_eq!((log.recovery_point(), log.topic_id()), (Offset(60), TOPIC_ID));
+    assert_eq!(log.epochs(), &epochs);
+    assert_eq!(read_all(&log, Offset(0), 1 << 20), all);
+    assert!(log.flush_job().is_none(), "nothing is to be done for a log that nobody touched");
+    mirror(&mut log, &[batch(60, 2, 9)]).unwrap();
+    log.close().unwrap();
+    assert_eq!(world.open_clean().end(), Offset(62));
+}
+
+#[test]
+fn an_empty_log_keeps_its_start() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    let _ = log.truncate_fully_and_start_at(Offset(500), NOW).unwrap();
+    log.close().unwrap();
+    let log = world.open_clean();
+    assert_eq!((log.start(), log.end()), (Offset(500), Offset(500)));
+}
+
+#[test]
+fn producers_survive_a_clean_stop_and_a_crash() {
+    let world = World::new(segments_of(500));
+    for clean in [true, false] {
+        let mut log = world.create();
+        for number in 0..5 {
+            let producer =
+                Idempotent { id: number % 2, epoch: 0, sequence: (number / 2) as i32, transactional: true };
+            mirror(&mut log, &[producer.batch(number, 1, 0)]).unwrap();
+        }
+        mirror(&mut log, &[marker(0, Outcome::Abort, 5)]).unwrap();
+        log.on_high_watermark(log.end());
+        let known = |log: &Log| {
+            let producers: Vec<_> =
+                log.producers().iter().map(|(id, one)| (id, one.last_sequence())).collect();
+            (producers, log.first_unstable(), log.aborted_transactions(Offset(0), Offset(9)).unwrap())
+        };
+        let before = known(&log);
+        if clean {
+            log.close().unwrap();
+        }
+        drop(log);
+        let mut log = world.open(Opening { clean, recovery_point: Offset(0), log_start: Offset(0) }).0;
+        log.on_high_watermark(log.end());
+        assert_eq!(known(&log), before);
+        log.delete().unwrap();
+    }
+}
+
+#[test]
+fn a_torn_tail_is_cut_off() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    let all = fill(&mut log, 10);
+    drop(log);
+    let next = batch(20, 2, 3);
+    append_garbage(&world, 0, &next.bytes()[..next.bytes().len() - 1]);
+    let (mut log, report) = world.open_unclean(0);
+    assert_eq!(report.cut_bytes, next.bytes().len() as u64 - 1);
+    assert_eq!(read_all(&log, Offset(0), 1 << 20), all);
+    mirror(&mut log, std::slice::from_ref(&next)).unwrap();
+    assert_eq!(log.end(), Offset(22));
+}
+
+#[test]
+fn garbage_after_a_clean_stop_is_cut_off_too() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    let all = fill(&mut log, 10);
+    log.close().unwrap();
+    append_garbage(&world, 0, &[0; 100]);
+    let (log, report) = world.open(Opening { clean: true, recovery_point: Offset(20), log_start: Offset(0) });
+    assert_eq!((report.cut_bytes, report.checked_bytes), (100, 0));
+    assert_eq!(read_all(&log, Offset(0), 1 << 20), all);
+}
+
+#[test]
+fn the_log_ends_at_the_first_damaged_batch_above_the_recovery_point() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    let all = fill(&mut log, 30);
+    drop(log);
+    let second = world
+        .names()
+        .iter()
+        .filter_map(|name| name.strip_suffix(".log")?.parse::<i64>().ok())
+        .nth(1)
+        .unwrap();
+    damage(&world, second, all[0].bytes().len() as u64 + 70);
+    let (log, report) = world.open_unclean(0);
+    assert_eq!(log.end(), Offset(second + 2), "one batch of the second segment is left");
+    assert!(report.dropped_segments > 3);
+    assert_eq!(read_all(&log, Offset(0), 1 << 20), all[..second as usize / 2 + 1]);
+    assert_eq!(log.latest_epoch(), Epoch(second as i32 / 8));
+    let logs = world.names().iter().filter(|name| name.ends_with(".log")).count();
+    assert_eq!(logs, log.segment_count());
+}
+
+#[test]
+fn what_was_flushed_is_not_checked_again() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    fill(&mut log, 30);
+    flush(&mut log);
+    let recovery_point = log.recovery_point();
+    mirror(&mut log, &[batch(60, 1, 9)]).unwrap();
+    drop(log);
+    let (log, report) = world.open_unclean(recovery_point.0);
+    assert_eq!(report.checked_bytes, batch(60, 1, 9).bytes().len() as u64);
+    assert_eq!((log.end(), report.cut_bytes, report.indexed_segments), (Offset(61), 0, 1));
+}
+
+#[test]
+fn a_recovery_point_above_the_end_is_another_logs_and_is_not_believed() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    let all = fill(&mut log, 30);
+    drop(log);
+    damage(&world, 0, 100);
+    let (log, report) = world.open_unclean(1000);
+    assert!(report.distrusted_recovery_point);
+    assert_eq!(log.end(), Offset(0));
+    assert!(!all.is_empty());
+}
+
+#[test]
+fn a_truncation_below_what_was_flushed_is_remembered() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    fill(&mut log, 10);
+    flush(&mut log);
+    let _ = log.truncate_to(Offset(6), NOW).unwrap();
+    mirror(&mut log, &[batch(6, 20, 9)]).unwrap();
+    drop(log);
+    damage(&world, 6, 100);
+    let (log, _) = world.open_unclean(20);
+    assert_eq!(
+        log.end(),
+        Offset(6),
+        "the checkpoint of before the truncation does not vouch for what came after"
+    );
+}
+
+#[test]
+fn the_memory_of_a_truncation_goes_when_all_is_flushed_again() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    fill(&mut log, 10);
+    flush(&mut log);
+    let _ = log.truncate_to(Offset(6), NOW).unwrap();
+    let remembers = || world.names().contains(&"truncation-checkpoint".to_owned());
+    mirror(&mut log, &[batch(6, 4, 9)]).unwrap();
+    flush(&mut log);
+    assert!(remembers());
+    mirror(&mut log, &[batch(10, 10, 9)]).unwrap();
+    flush(&mut log);
+    assert!(!remembers());
+}
+
+#[test]
+fn a_segment_that_a_crash_lengthened_again_is_cut_where_the_next_begins() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    let all = fill(&mut log, 10);
+    let _ = log.truncate_to(Offset(12), NOW).unwrap();
+    mirror(&mut log, &[batch(12, 3, 7)]).unwrap();
+    drop(log);
+    let lost: Vec<u8> = all[6..].iter().flat_map(|batch| batch.bytes().to_vec()).collect();
+    append_garbage(&world, 0, &lost);
+    let (log, _) = world.open_unclean(0);
+    assert_eq!(log.end(), Offset(15));
+    assert_eq!(read_all(&log, Offset(10), 1 << 20), [all[5].clone(), batch(12, 3, 7)]);
+}
+
+#[test]
+fn indexes_and_epochs_that_are_missing_are_built_anew() {
+    let world = World::new(segments_of(2000));
+    let mut log = world.create();
+    let all = fill(&mut log, 100);
+    let epochs = log.epochs().clone();
+    log.close().unwrap();
+    drop(log);
+    for name in world.names() {
+        if name.ends_with("index") || name == "leader-epoch-checkpoint" || name.ends_with(".snapshot") {
+            fs::remove_file(world.path().join(name)).unwrap();
+        }
+    }
+    let log = world.open_clean();
+    assert_eq!(log.epochs(), &epochs);
+    assert_eq!(read_all(&log, Offset(0), 1), all);
+    assert!(world.names().iter().any(|name| name.ends_with(".timeindex")));
+}
+
+#[test]
+fn an_index_that_lies_costs_time_and_no_truth() {
+    let world = World::new(segments_of(2000));
+    let mut log = world.create();
+    let all = fill(&mut log, 100);
+    log.close().unwrap();
+    drop(log);
+    for name in world.names().iter().filter(|name| name.ends_with(".index")) {
+        let path = world.path().join(name);
+        let mut bytes = fs::read(&path).unwrap();
+        for entry in bytes.chunks_exact_mut(8) {
+            entry[7] = entry[7].wrapping_add(5);
+        }
+        fs::write(path, bytes).unwrap();
+    }
+    assert_eq!(read_all(&world.open_clean(), Offset(0), 1), all);
+}
+
+#[test]
+fn segments_below_the_log_start_are_removed() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    fill(&mut log, 30);
+    log.close().unwrap();
+    drop(log);
+    let (log, _) = world.open(Opening { clean: true, recovery_point: Offset(0), log_start: Offset(31) });
+    assert_eq!((log.start(), log.end()), (Offset(31), Offset(60)));
+    assert_eq!(log.epochs().starts()[0].start, Offset(31));
+    assert!(!world.names().contains(&"00000000000000000000.log".to_owned()));
+    assert!(log.read(Offset(31), 1, true, log.end()).unwrap().first_offset <= Offset(31));
+}
+
+#[test]
+fn a_log_that_lost_all_above_its_start_begins_there() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    fill(&mut log, 10);
+    drop(log);
+    damage(&world, 0, 100);
+    let (log, _) = world.open(Opening { clean: false, recovery_point: Offset(0), log_start: Offset(15) });
+    assert_eq!((log.start(), log.end(), log.latest_epoch()), (Offset(15), Offset(15), Epoch::NONE));
+}
+
+#[test]
+fn a_directory_has_one_owner_and_says_whether_it_was_closed() {
+    let root = tempfile::tempdir().unwrap();
+    let open = || LogDir::open(std::sync::Arc::new(RealDisk), root.path(), Descriptors::new(9));
+    let first = open().unwrap();
+    assert!(matches!(open(), Err(LogDirError::Locked { .. })));
+    assert!(!first.was_clean());
+    first.mark_clean(77).unwrap();
+    let rows = [("orders", PartitionIndex(3), Offset(42)), ("a-b", PartitionIndex(0), Offset(7))];
+    first.write_offsets(OffsetCheckpoint::Replication, rows).unwrap();
+    drop(first);
+    let second = open().unwrap();
+    assert_eq!(second.clean_broker_epoch(), Some(77));
+    let offsets = second.offsets(OffsetCheckpoint::Replication).unwrap();
+    assert_eq!(offsets.get(&("orders".to_owned(), PartitionIndex(3))), Some(&Offset(42)));
+    assert_eq!(offsets.len(), 2);
+    assert!(second.offsets(OffsetCheckpoint::LogStart).unwrap().is_empty());
+    drop(second);
+    assert!(!open().unwrap().was_clean(), "a start that was not followed by a clean stop");
+}
+
+#[test]
+fn the_partitions_of_a_directory_are_listed_with_their_topic_ids() {
+    let world = World::new(LogConfig::default());
+    let _orders = world.create();
+    let metadata = "__cluster_metadata";
+    Log::create(&world.dir, metadata, PartitionIndex(0), TOPIC_ID, LogConfig::default(), NOW).unwrap();
+    fs::create_dir(world.root.path().join("lost+found")).unwrap();
+    let found = world.dir.partitions().unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (found[0].topic.as_str(), found[0].topic_id, &found[0].dir),
+        ("orders", TOPIC_ID, &world.path())
+    );
+}

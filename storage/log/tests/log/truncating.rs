@@ -1,0 +1,207 @@
+//! Dropping records from either end of a log.
+
+use tarn_log::{FileSlice, Log, LogConfig, LogError};
+use tarn_record::{Epoch, Offset, Outcome};
+
+use crate::world::*;
+
+/// Twenty batches of two records, in epochs of four batches each, in small segments.
+fn filled(world: &World) -> Log {
+    let mut log = world.create();
+    for number in 0..20 {
+        mirror(&mut log, &[batch(number * 2, 2, number as i32 / 4)]).unwrap();
+    }
+    log
+}
+
+fn slice_at(log: &Log, offset: i64) -> FileSlice {
+    log.read(Offset(offset), 1, true, log.end()).unwrap().slices[0].clone()
+}
+
+#[test]
+fn a_truncation_drops_whole_batches_and_their_epochs() {
+    let world = World::new(segments_of(500));
+    let mut log = filled(&world);
+    let generation = log.generation();
+    let truncated = log.truncate_to(Offset(21), NOW).unwrap();
+    assert_eq!(truncated.end, Offset(20), "the batch 20 to 21 went as a whole");
+    assert_eq!((log.end(), log.latest_epoch()), (Offset(20), Epoch(2)));
+    assert!(log.generation() > generation);
+    assert_eq!(read_all(&log, Offset(0), 1 << 20).last().unwrap().header().last_offset(), Offset(19));
+    truncated.removal.run().unwrap();
+    assert!(!world.names().iter().any(|name| name.ends_with(".deleted")));
+}
+
+#[test]
+fn after_a_truncation_the_log_goes_on_in_a_new_segment() {
+    let world = World::new(LogConfig::default());
+    let mut log = filled(&world);
+    let _ = log.truncate_to(Offset(10), NOW).unwrap();
+    let appended = mirror(&mut log, &[batch(10, 5, 7)]).unwrap();
+    assert!(appended.rolled);
+    assert!(world.names().contains(&"00000000000000000010.log".to_owned()));
+    assert_eq!(spans(&read_all(&log, Offset(8), 1 << 20)), [(8, 9), (10, 14)]);
+    assert_eq!(log.epochs().end_of(Epoch(1), log.end()).unwrap().end, Offset(10));
+}
+
+#[test]
+fn only_slices_that_lost_bytes_are_no_longer_current() {
+    let world = World::new(segments_of(500));
+    let mut log = filled(&world);
+    let (kept, dropped, far) = (slice_at(&log, 18), slice_at(&log, 20), slice_at(&log, 39));
+    let before = kept.read().unwrap();
+    let _ = log.truncate_to(Offset(20), NOW).unwrap();
+    mirror(&mut log, &[batch(20, 2, 9), batch(22, 30, 9)]).unwrap();
+    assert!(kept.is_current());
+    assert_eq!(kept.read().unwrap(), before);
+    for gone in [dropped, far] {
+        assert!(!gone.is_current());
+        assert!(gone.open_file().is_err() && gone.read().is_err());
+    }
+}
+
+#[test]
+fn a_segment_that_loses_all_its_batches_is_replaced_and_not_written_over() {
+    let world = World::new(segments_of(500));
+    let mut log = filled(&world);
+    let base = world.names().iter().filter_map(|name| name.strip_suffix(".log")?.parse().ok()).max().unwrap();
+    let held = slice_at(&log, base).open_file().unwrap();
+    let before = std::io::read_to_string(&mut &*held).is_ok();
+    let _ = log.truncate_to(Offset(base), NOW).unwrap();
+    mirror(&mut log, &[batch(base, 2, 9)]).unwrap();
+    use std::os::unix::fs::MetadataExt;
+    let path = world.path().join(format!("{base:020}.log"));
+    assert_ne!(held.metadata().unwrap().ino(), std::fs::metadata(path).unwrap().ino(), "{before}");
+    assert_eq!(read_all(&log, Offset(base), 1 << 20), [batch(base, 2, 9)]);
+}
+
+#[test]
+fn a_truncation_to_the_start_or_below_it_empties_the_log() {
+    let world = World::new(segments_of(500));
+    let mut log = filled(&world);
+    let _ = log.truncate_to(Offset(0), NOW).unwrap();
+    assert_eq!((log.start(), log.end(), log.latest_epoch()), (Offset(0), Offset(0), Epoch::NONE));
+    mirror(&mut log, &[batch(0, 20, 0)]).unwrap();
+    let _ = log.advance_start(Offset(20), NOW).unwrap();
+    let _ = log.truncate_to(Offset(7), NOW).unwrap();
+    assert_eq!((log.start(), log.end(), log.size_bytes()), (Offset(7), Offset(7), 0));
+    mirror(&mut log, &[batch(7, 3, 0)]).unwrap();
+    assert_eq!(spans(&read_all(&log, Offset(7), 100)), [(7, 9)]);
+}
+
+#[test]
+fn a_truncation_at_or_above_the_end_changes_nothing() {
+    let world = World::new(segments_of(500));
+    let mut log = filled(&world);
+    let generation = log.generation();
+    assert_eq!(log.truncate_to(Offset(40), NOW).unwrap().end, Offset(40));
+    assert_eq!(log.truncate_to(Offset(99), NOW).unwrap().end, Offset(40));
+    assert_eq!(log.generation(), generation);
+}
+
+#[test]
+fn an_epoch_that_wrote_nothing_goes_with_a_truncation_to_the_end() {
+    let world = World::new(segments_of(500));
+    let mut log = filled(&world);
+    log.begin_epoch(Epoch(11)).unwrap();
+    let _ = log.truncate_to(Offset(40), NOW).unwrap();
+    assert_eq!(log.latest_epoch(), Epoch(4));
+}
+
+#[test]
+fn a_truncation_brings_back_the_producers_of_before() {
+    let world = World::new(segments_of(500));
+    let mut log = world.create();
+    let producer = |sequence| Idempotent { id: 4, epoch: 0, sequence, transactional: true };
+    let mut sequence = 0;
+    for number in 0..6 {
+        mirror(&mut log, &[producer(sequence).batch(number * 3, 3, 0)]).unwrap();
+        sequence += 3;
+    }
+    mirror(&mut log, &[marker(4, Outcome::Abort, 18)]).unwrap();
+    log.on_high_watermark(log.end());
+    assert_eq!(
+        (log.first_unstable(), log.aborted_transactions(Offset(0), Offset(19)).unwrap().len()),
+        (None, 1)
+    );
+    let _ = log.truncate_to(Offset(15), NOW).unwrap();
+    assert_eq!(log.first_unstable(), Some(Offset(0)), "its transaction is open again");
+    assert!(log.aborted_transactions(Offset(0), Offset(15)).unwrap().is_empty());
+    let known: Vec<_> = log.producers().iter().map(|(id, one)| (id.0, one.last_sequence().0)).collect();
+    assert_eq!(known, [(4, 14)]);
+}
+
+#[test]
+fn a_search_by_time_after_a_truncation_sees_what_is_left() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    for number in 0..10 {
+        mirror(&mut log, &[dated(number, 1, 0, NOW.0 + number)]).unwrap();
+    }
+    let _ = log.truncate_to(Offset(6), NOW).unwrap();
+    let largest = log.max_timestamp(log.end()).run().unwrap().unwrap();
+    assert_eq!((largest.offset, largest.timestamp.0), (Offset(5), NOW.0 + 5));
+    mirror(&mut log, &[dated(6, 1, 1, NOW.0 + 2)]).unwrap();
+    let largest = log.max_timestamp(log.end()).run().unwrap().unwrap();
+    assert_eq!(largest.offset, Offset(5));
+}
+
+#[test]
+fn a_new_start_hides_offsets_and_frees_whole_segments() {
+    let world = World::new(segments_of(500));
+    let mut log = filled(&world);
+    let segments = log.segment_count();
+    let reader = slice_at(&log, 0);
+    let removal = log.advance_start(Offset(21), NOW).unwrap().unwrap();
+    assert!(log.segment_count() < segments);
+    assert_eq!((log.start(), log.epochs().starts()[0].start), (Offset(21), Offset(21)));
+    assert!(log.read(Offset(20), 1, true, log.end()).is_err());
+    assert_eq!(log.read(Offset(21), 1, true, log.end()).unwrap().first_offset, Offset(20));
+    assert_eq!(log.start_to_checkpoint(), Some(Offset(21)));
+    assert!(reader.is_current() && reader.read().is_ok(), "a reader may finish what it began");
+    removal.run().unwrap();
+    assert!(!world.names().iter().any(|name| name.ends_with(".deleted")));
+    assert!(log.advance_start(Offset(3), NOW).unwrap().is_none(), "a lower start changes nothing");
+    let beyond = log.advance_start(Offset(41), NOW);
+    assert!(matches!(beyond, Err(LogError::StartBeyondEnd { asked: Offset(41), end: Offset(40) })));
+}
+
+#[test]
+fn a_start_at_the_end_frees_everything() {
+    let world = World::new(segments_of(500));
+    let mut log = filled(&world);
+    log.advance_start(Offset(40), NOW).unwrap().unwrap().run().unwrap();
+    assert_eq!((log.size_bytes(), log.segment_count(), log.start_to_checkpoint()), (0, 1, None));
+    mirror(&mut log, &[batch(40, 1, 4)]).unwrap();
+    assert_eq!(spans(&read_all(&log, Offset(40), 100)), [(40, 40)]);
+}
+
+#[test]
+fn a_flush_that_began_before_a_truncation_does_not_count() {
+    let world = World::new(segments_of(500));
+    let mut log = filled(&world);
+    let old = log.flush_job().unwrap();
+    let _ = log.truncate_to(Offset(10), NOW).unwrap();
+    mirror(&mut log, &[batch(10, 30, 9)]).unwrap();
+    let flushed = old.run().unwrap();
+    log.flushed(flushed).unwrap();
+    assert_eq!(log.recovery_point(), Offset(0));
+    flush(&mut log);
+    assert_eq!(log.recovery_point(), Offset(40));
+}
+
+#[test]
+fn a_deleted_partition_leaves_its_directory_under_another_name() {
+    let world = World::new(segments_of(500));
+    let log = filled(&world);
+    let reader = slice_at(&log, 0);
+    let renamed = log.delete().unwrap();
+    assert!(!reader.is_current());
+    assert!(!world.path().exists());
+    assert_eq!(world.dir.deleted().unwrap(), [renamed.clone()]);
+    let again = filled(&world).delete().unwrap();
+    assert_ne!(again, renamed, "the same partition can be deleted twice");
+    world.dir.remove(&renamed).unwrap();
+    assert_eq!(world.dir.deleted().unwrap(), [again]);
+    assert!(world.dir.partitions().unwrap().is_empty());
+}

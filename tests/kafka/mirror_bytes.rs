@@ -1,0 +1,121 @@
+//! A mirror of a real Kafka's partitions of every kind is the same, whoever looks: byte by byte on the
+//! wire, with Kafka's consumers and tools, in the files.
+
+use std::time::Duration;
+use tarn_tests::compare::{assert_identical, await_mirrored};
+use tarn_tests::dataset::{EPOCHS_AHEAD, RECORDS, Source};
+use tarn_tests::dump;
+use tarn_tests::golden::{in_words, replaced};
+use tarn_tests::process::Finished;
+use tarn_tests::tarn::{Tarn, TarnOptions};
+use tarn_tests::tools::{java_program, tool};
+
+const COPIED: Duration = Duration::from_secs(60);
+
+/// All topics but Kafka's own, which never mirror.
+fn mirrored(topic: &str) -> bool {
+    !topic.starts_with("__")
+}
+
+#[test]
+fn every_partition_of_a_real_kafka_is_copied_byte_for_byte() {
+    let source = Source::start();
+    let mut tarn = Tarn::start(&TarnOptions::default());
+    tarn.mirror_from(&source.bootstrap(), "m", ".*");
+    await_mirrored(&source.bootstrap(), &tarn.bootstrap(), mirrored, COPIED);
+    assert_same_bytes(&source, &tarn);
+
+    let bootstraps = [source.bootstrap(), tarn.bootstrap()];
+    let [at_source, at_mirror] = both(&bootstraps, console_digests);
+    assert!(at_source.lines().count() > 70, "{at_source}");
+    assert_same_lines(&at_source, &at_mirror);
+    for time in ["earliest", "latest", "max-timestamp"] {
+        let [at_source, at_mirror] = both(&bootstraps, |bootstrap| offsets(bootstrap, time));
+        assert_same_lines(&at_source, &at_mirror);
+    }
+    let [at_source, at_mirror] = both(&bootstraps, described_topics);
+    assert!(at_mirror.contains("mirror.name=m"), "{at_mirror}");
+    assert_same_lines(&at_source, &without_mirror_configs(&at_mirror));
+
+    for partition in tarn.describe_mirror("m") {
+        assert_eq!(partition.state, "MIRRORING", "{partition:?}");
+        assert_eq!(partition.lag, Some(0), "{partition:?}");
+        assert_eq!(partition.error_message, None, "{partition:?}");
+    }
+    // What a restart reads from the files is what came over the link.
+    tarn.stop();
+    tarn.start_again();
+    await_mirrored(&source.bootstrap(), &tarn.bootstrap(), mirrored, COPIED);
+    assert_same_bytes(&source, &tarn);
+    tarn.stop();
+    assert_dump_log_finds_only_the_gaps_of_compaction(&tarn);
+}
+
+fn assert_same_bytes(source: &Source, tarn: &Tarn) {
+    let compared = assert_identical(&source.bootstrap(), &tarn.bootstrap(), mirrored);
+    assert!(compared.records > RECORDS, "{compared:?}");
+    assert!(compared.newest_epoch >= EPOCHS_AHEAD, "{compared:?}");
+}
+
+/// Runs the same against both clusters at once.
+fn both(bootstraps: &[String; 2], run: impl Fn(&str) -> String + Sync) -> [String; 2] {
+    std::thread::scope(|scope| {
+        let jobs = bootstraps.each_ref().map(|bootstrap| scope.spawn(|| run(bootstrap)));
+        jobs.map(|job| job.join().expect("the tool ran"))
+    })
+}
+
+fn console_digests(bootstrap: &str) -> String {
+    // Longer than a busy machine pauses; the consumer has no other sign of the end.
+    let arguments = [bootstrap, "2000"];
+    java_program("ConsoleDigests", &arguments, None, Duration::from_secs(240)).ok()
+}
+
+fn offsets(bootstrap: &str, time: &str) -> String {
+    tool("GetOffsetShell", &["--bootstrap-server", bootstrap, "--exclude-internal-topics", "--time", time])
+        .ok()
+}
+
+fn described_topics(bootstrap: &str) -> String {
+    let arguments = ["--bootstrap-server", bootstrap, "--describe", "--exclude-internal"];
+    let described = Finished { stderr: String::new(), ..tool("TopicCommand", &arguments) };
+    let text = in_words(&described);
+    // Who holds a partition is the cluster's own affair; so are its eligible leaders.
+    replaced(&text, r"\tLeader: .*", "")
+}
+
+/// What only a mirror topic shows.
+fn without_mirror_configs(described: &str) -> String {
+    replaced(described, r"mirror\.(name|desired\.state)=[^,\t\n]*,?", "").replace(",\n", "\n")
+}
+
+fn assert_same_lines(source: &str, mirror: &str) {
+    let difference = source.lines().zip(mirror.lines()).find(|(ours, theirs)| ours != theirs);
+    assert_eq!(difference, None, "the source's line and the mirror's");
+    assert_eq!(source.lines().count(), mirror.lines().count());
+}
+
+fn assert_dump_log_finds_only_the_gaps_of_compaction(tarn: &Tarn) {
+    for partition in [
+        "codec.none-0",
+        "codec.zstd-1",
+        "producers.interleaved-0",
+        "transactions-0",
+        "transaction.open-0",
+        "compacted.gaps-0",
+        "compacted.gaps-1",
+        "prefix.removed-0",
+        "prefix.removed-2",
+        "values.odd-0",
+        "time.append-0",
+        "epochs.high-0",
+        "empty-0",
+    ] {
+        let directory = tarn.data().join(partition);
+        let found = dump::problems(&dump::files_of(&directory));
+        let gaps = partition.starts_with("compacted.gaps");
+        let unexplained: Vec<_> =
+            found.iter().filter(|fault| !(gaps && fault.starts_with("Non-consecutive offsets in"))).collect();
+        assert!(unexplained.is_empty(), "{partition}: {unexplained:?}");
+    }
+}

@@ -1,0 +1,301 @@
+//! The simulator's disk: tarn-log's file trait with a page cache that a crash can lose.
+//!
+//! Each file has the bytes that readers see and the bytes that are on the medium; between them lies a list
+//! of writes not yet synced. A crash keeps any part of each of them, tears the last page of what it keeps,
+//! and keeps a first part of the names made, changed or removed in each directory since it was synced:
+//! journaling file systems keep the order of names, and POSIX promises no more.
+//!
+//! A disk can be full, can fail to sync, and can lose power in the middle of an operation: from then on
+//! everything fails until [`SimDisk::crash`]. A failed sync leaves nothing to a second try: what it should
+//! have written is lost or not, and a later sync does not tell. The order of all that happens depends on
+//! the seed alone.
+//!
+//! What the disk itself watches: once a log is served, no byte of a `.log` file is written twice.
+
+mod file;
+mod names;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tarn_log::disk::{Disk, DiskFile, DiskLock, Entry, Open};
+
+use file::{Inode, SimFile};
+use names::{Names, Target};
+
+/// A disk; clones are the same disk.
+#[derive(Clone, Debug)]
+pub(crate) struct SimDisk {
+    state: Arc<Mutex<State>>,
+}
+
+/// How the disk behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Faults {
+    /// Nothing more can be written.
+    pub(crate) full: bool,
+    /// Every sync fails.
+    pub(crate) sync_fails: bool,
+    /// Syncs say that they succeeded and do nothing: no disk does that; a checker must notice.
+    pub(crate) sync_lies: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    names: Names,
+    inodes: Vec<Inode>,
+    faults: Faults,
+    /// Changes that still happen before the power goes; `None` while it stays.
+    until_power_loss: Option<u32>,
+    power_lost: bool,
+    /// Counts crashes: what was opened before the last one is of no use.
+    boot: u32,
+    locked: bool,
+    /// A rule that the code under test broke.
+    violation: Option<String>,
+    rng: fastrand::Rng,
+    syncs: u64,
+}
+
+impl SimDisk {
+    pub(crate) fn new(seed: u64) -> SimDisk {
+        let state = State {
+            names: Names::default(),
+            inodes: Vec::new(),
+            faults: Faults::default(),
+            until_power_loss: None,
+            power_lost: false,
+            boot: 0,
+            locked: false,
+            violation: None,
+            rng: fastrand::Rng::with_seed(seed),
+            syncs: 0,
+        };
+        SimDisk { state: Arc::new(Mutex::new(state)) }
+    }
+
+    pub(crate) fn set_faults(&self, faults: Faults) {
+        self.lock().faults = faults;
+    }
+
+    pub(crate) fn faults(&self) -> Faults {
+        self.lock().faults
+    }
+
+    /// The power goes after so many more changes, in the middle of whatever makes them.
+    pub(crate) fn lose_power_after(&self, changes: u32) {
+        self.lock().until_power_loss = Some(changes);
+    }
+
+    pub(crate) fn power_lost(&self) -> bool {
+        self.lock().power_lost
+    }
+
+    /// The rule that was broken first.
+    pub(crate) fn violation(&self) -> Option<String> {
+        self.lock().violation.clone()
+    }
+
+    /// From now on bytes in `.log` files are promised to readers: none may change.
+    pub(crate) fn watch_logs(&self) {
+        let state = &mut *self.lock();
+        for inode in &mut state.inodes {
+            inode.written = Some(inode.bytes.len() as u64);
+        }
+    }
+
+    /// How many syncs succeeded.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.lock().syncs
+    }
+
+    /// The machine stops and starts again: what was not synced is lost in part, and the faults are gone.
+    pub(crate) fn crash(&self) {
+        let state = &mut *self.lock();
+        state.boot += 1;
+        state.faults = Faults::default();
+        state.until_power_loss = None;
+        state.power_lost = false;
+        state.locked = false;
+        let State { names, inodes, rng, .. } = state;
+        names.crash(rng);
+        inodes.iter_mut().for_each(|inode| inode.crash(rng));
+    }
+
+    /// The process stops and starts again, the machine does not.
+    pub(crate) fn restart(&self) {
+        let state = &mut *self.lock();
+        state.boot += 1;
+        state.locked = false;
+        state.inodes.iter_mut().for_each(|inode| inode.written = None);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread of a simulation panics while it holds the disk")
+    }
+}
+
+impl State {
+    /// Fails once the power is lost; a change may be the last one.
+    fn change(&mut self) -> io::Result<()> {
+        self.power()?;
+        if let Some(left) = &mut self.until_power_loss {
+            if *left == 0 {
+                self.power_lost = true;
+                return Err(power_lost());
+            }
+            *left -= 1;
+        }
+        Ok(())
+    }
+
+    fn power(&self) -> io::Result<()> {
+        if self.power_lost { Err(power_lost()) } else { Ok(()) }
+    }
+
+    fn sync(&mut self) -> io::Result<Synced> {
+        self.change()?;
+        if self.faults.sync_lies {
+            return Ok(Synced::Lied);
+        }
+        if self.faults.sync_fails {
+            return Ok(Synced::Failed);
+        }
+        self.syncs += 1;
+        Ok(Synced::Done)
+    }
+
+    fn file(&self, path: &Path) -> io::Result<usize> {
+        match self.names.find(path)? {
+            Target::File(inode) => Ok(inode),
+            Target::Dir(_) => Err(io::ErrorKind::IsADirectory.into()),
+        }
+    }
+}
+
+/// What became of a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Synced {
+    Done,
+    Failed,
+    Lied,
+}
+
+fn power_lost() -> io::Error {
+    io::Error::other("the power is lost")
+}
+
+fn disk_failed() -> io::Error {
+    io::Error::other("the disk failed to sync")
+}
+
+impl Disk for SimDisk {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.lock();
+        state.power()?;
+        let inode = match state.file(path) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound && how == Open::Create => {
+                state.change()?;
+                if state.faults.full {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                let inode = state.inodes.len();
+                state.names.link(path, Target::File(inode))?;
+                state.inodes.push(Inode::new(path));
+                inode
+            }
+            other => other?,
+        };
+        Ok(Arc::new(SimFile { disk: self.clone(), inode, boot: state.boot, writable: how != Open::Read }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        state.names.find(from)?;
+        state.change()?;
+        state.names.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        state.file(path)?;
+        state.change()?;
+        state.names.unlink(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        state.names.find(path)?;
+        state.change()?;
+        state.names.unlink(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        let mut above = PathBuf::new();
+        for part in path.components() {
+            above.push(part);
+            if state.names.find(&above).is_err() {
+                state.change()?;
+                let dir = state.names.new_dir();
+                state.names.link(&above, dir)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        let state = self.lock();
+        state.power()?;
+        let entry = |(name, target): (&String, &Target)| match *target {
+            Target::File(inode) => {
+                Entry { name: name.clone(), len: state.inodes[inode].bytes.len() as u64, is_dir: false }
+            }
+            Target::Dir(_) => Entry { name: name.clone(), len: 0, is_dir: true },
+        };
+        Ok(state.names.list(path)?.map(entry).collect())
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        state.names.find(path)?;
+        match state.sync()? {
+            Synced::Done => state.names.sync(path),
+            Synced::Failed => Err(disk_failed()),
+            Synced::Lied => Ok(()),
+        }
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.lock().names.find(path).is_ok()
+    }
+
+    fn available_bytes(&self, _: &Path) -> io::Result<u64> {
+        Ok(if self.lock().faults.full { 0 } else { 1 << 30 })
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<DiskLock> {
+        self.open(path, Open::Create)?;
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.locked, true) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(DiskLock::new(Unlock { disk: self.clone(), boot: state.boot }))
+    }
+}
+
+/// Gives the lock up when the holder goes, unless a crash took it before.
+struct Unlock {
+    disk: SimDisk,
+    boot: u32,
+}
+
+impl Drop for Unlock {
+    fn drop(&mut self) {
+        let mut state = self.disk.lock();
+        if state.boot == self.boot {
+            state.locked = false;
+        }
+    }
+}

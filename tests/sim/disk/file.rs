@@ -1,0 +1,217 @@
+//! One file of the simulated disk: what readers see, what is on the medium, and the writes in between.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+
+use tarn_log::disk::DiskFile;
+
+use super::{SimDisk, State, Synced, disk_failed};
+
+/// A crash keeps or loses whole sectors, but for one that it may tear.
+const SECTOR_BYTES: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct Inode {
+    /// What readers see.
+    pub(super) bytes: Vec<u8>,
+    /// What is on the medium.
+    durable: Vec<u8>,
+    /// What a sync still has to do, in order.
+    pending: Vec<Pending>,
+    /// A failed sync made the medium differ from what readers see.
+    diverged: bool,
+    is_log: bool,
+    /// Bytes below were promised to readers; `None` before the log is served.
+    pub(super) written: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Pending {
+    Write { position: usize, bytes: Vec<u8> },
+    SetLen(usize),
+}
+
+impl Inode {
+    pub(super) fn new(path: &Path) -> Inode {
+        Inode {
+            bytes: Vec::new(),
+            durable: Vec::new(),
+            pending: Vec::new(),
+            diverged: false,
+            is_log: path.extension().is_some_and(|extension| extension == "log"),
+            written: Some(0),
+        }
+    }
+
+    /// Writes, and says whether bytes were replaced that readers were promised.
+    fn write(&mut self, position: usize, bytes: Vec<u8>) -> bool {
+        let end = (position + bytes.len()) as u64;
+        let replaces = self.is_log && self.written.is_some_and(|written| (position as u64) < written);
+        self.written = self.written.map(|written| written.max(end));
+        write(&mut self.bytes, position, &bytes);
+        self.pending.push(Pending::Write { position, bytes });
+        replaces
+    }
+
+    fn set_len(&mut self, len: usize) {
+        self.bytes.resize(len, 0);
+        self.pending.push(Pending::SetLen(len));
+    }
+
+    fn sync(&mut self) {
+        for pending in self.pending.drain(..) {
+            pending.apply(&mut self.durable);
+        }
+    }
+
+    /// What was to be synced is lost or not, each write for itself; readers do not notice yet.
+    fn fail_sync(&mut self, rng: &mut fastrand::Rng) {
+        for pending in self.pending.drain(..) {
+            pending.apply_in_part(&mut self.durable, rng);
+        }
+        self.diverged = true;
+    }
+
+    pub(super) fn crash(&mut self, rng: &mut fastrand::Rng) {
+        self.written = None;
+        if !self.pending.is_empty() || self.diverged {
+            self.fail_sync(rng);
+            self.bytes.clone_from(&self.durable);
+            self.diverged = false;
+        }
+    }
+}
+
+impl Pending {
+    fn apply(self, durable: &mut Vec<u8>) {
+        match self {
+            Pending::Write { position, bytes } => write(durable, position, &bytes),
+            Pending::SetLen(len) => durable.resize(len, 0),
+        }
+    }
+
+    fn apply_in_part(self, durable: &mut Vec<u8>, rng: &mut fastrand::Rng) {
+        match (rng.u8(..8), self) {
+            (0..3, all) => all.apply(durable),
+            (3..5, Pending::Write { position, mut bytes }) => {
+                bytes.truncate(rng.usize(..=bytes.len()));
+                write(durable, position, &bytes);
+            }
+            (5, Pending::Write { position, mut bytes }) => {
+                let torn = rng.usize(..bytes.len().max(1)) / SECTOR_BYTES * SECTOR_BYTES;
+                let end = bytes.len().min(torn + SECTOR_BYTES);
+                bytes[torn.min(end)..end].fill_with(|| rng.u8(..));
+                write(durable, position, &bytes);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Writes into a file; a gap before `position` reads as zeros.
+fn write(file: &mut Vec<u8>, position: usize, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let end = position + bytes.len();
+    if file.len() < end {
+        file.resize(end, 0);
+    }
+    file[position..end].copy_from_slice(bytes);
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct SimFile {
+    pub(super) disk: SimDisk,
+    pub(super) inode: usize,
+    pub(super) boot: u32,
+    pub(super) writable: bool,
+}
+
+impl SimFile {
+    fn with<R>(&self, use_it: impl FnOnce(&mut State) -> io::Result<R>) -> io::Result<R> {
+        let mut state = self.disk.lock();
+        if state.boot != self.boot {
+            return Err(io::Error::other("the file was opened before a crash"));
+        }
+        use_it(&mut state)
+    }
+
+    fn with_writable<R>(&self, use_it: impl FnOnce(&mut State) -> io::Result<R>) -> io::Result<R> {
+        if !self.writable {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        self.with(use_it)
+    }
+}
+
+impl DiskFile for SimFile {
+    fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()> {
+        self.with_writable(|state| {
+            let mut bytes: Vec<u8> = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+            parts.iter().for_each(|part| bytes.extend_from_slice(part));
+            let refused = state
+                .change()
+                .err()
+                .or_else(|| state.faults.full.then(|| io::Error::from(io::ErrorKind::StorageFull)));
+            if refused.is_some() {
+                bytes.truncate(state.rng.usize(..bytes.len().max(1)));
+            }
+            let inode = &mut state.inodes[self.inode];
+            if inode.write(position as usize, bytes) {
+                let twice = format!("bytes from position {position} on were written twice");
+                state.violation.get_or_insert(twice);
+            }
+            refused.map_or(Ok(()), Err)
+        })
+    }
+
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        self.with(|state| {
+            state.power()?;
+            let bytes = &state.inodes[self.inode].bytes;
+            let from = usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
+            let read = buf.len().min(bytes.len() - from);
+            buf[..read].copy_from_slice(&bytes[from..from + read]);
+            Ok(read)
+        })
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.with(|state| {
+            state.power()?;
+            Ok(state.inodes[self.inode].bytes.len() as u64)
+        })
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.with(|state| {
+            let synced = state.sync()?;
+            let inode = &mut state.inodes[self.inode];
+            match synced {
+                Synced::Done => inode.sync(),
+                Synced::Lied => {}
+                Synced::Failed => {
+                    inode.fail_sync(&mut state.rng);
+                    return Err(disk_failed());
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.with_writable(|state| {
+            state.change()?;
+            state.inodes[self.inode].set_len(len as usize);
+            Ok(())
+        })
+    }
+
+    fn file(&self) -> Option<Arc<File>> {
+        None
+    }
+}

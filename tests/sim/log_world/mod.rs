@@ -1,0 +1,383 @@
+//! A world of one partition's log on a failing disk.
+//!
+//! The log is production code, and so is all that it needs of tarn-log; the driver around it is a
+//! stand-in: it appends what producers and other leaders send, runs jobs late, holds read plans for long,
+//! writes the checkpoint files now and then, and starts again after crashes. Each seed draws which of all
+//! that happens and how often; half of the seeds aim their crashes at what comes right after one kind of
+//! event.
+
+mod appends;
+mod batches;
+mod driver;
+mod oracle;
+mod producers;
+mod reads;
+mod restart;
+
+use std::sync::Arc;
+
+use tarn_log::{FlushJob, Flushed, Log, LogConfig, LogDir, ReadPlan, RemovalJob};
+use tarn_record::{Epoch, Offset, Timestamp};
+
+use crate::disk::{Faults, SimDisk};
+use crate::simulation::{Schedule, Violation, World};
+use oracle::Oracle;
+
+/// What may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A producer sends a batch, or sends one again, or what it should not.
+    Append,
+    /// Batches of another leader arrive, as they are.
+    AppendAsIs,
+    /// A transaction ends.
+    Marker,
+    /// A mirror becomes writable.
+    Reset,
+    /// This broker becomes leader of the next epoch.
+    BecomeLeader,
+    /// What is at some offset is read and compared.
+    Read,
+    /// A plan is made that is used later.
+    Plan,
+    UsePlan,
+    /// The record of a timestamp is searched.
+    Search,
+    HighWatermark,
+    Truncate,
+    TruncateFully,
+    AdvanceStart,
+    /// A flush job is made; it runs, and its result comes back.
+    Flush,
+    FlushRuns,
+    FlushComesBack,
+    /// The checkpoint files are written.
+    Checkpoint,
+    /// Files that left the log are removed.
+    Remove,
+    /// The log is closed in order and opened again.
+    Close,
+    Crash,
+    /// Soon the power goes, in the middle of something.
+    PowerWillGo,
+    DiskFills,
+    DiskHasRoom,
+    /// The next sync fails.
+    SyncWillFail,
+}
+
+/// What happens of itself, with the largest weight that a seed may give it.
+const DRAWN: &[(Event, u32)] = &[
+    (Event::Append, 40),
+    (Event::AppendAsIs, 20),
+    (Event::Marker, 10),
+    (Event::Reset, 1),
+    (Event::BecomeLeader, 4),
+    (Event::Read, 10),
+    (Event::Plan, 6),
+    (Event::Search, 3),
+    (Event::HighWatermark, 10),
+    (Event::Truncate, 3),
+    (Event::TruncateFully, 1),
+    (Event::AdvanceStart, 4),
+    (Event::Flush, 10),
+    (Event::Checkpoint, 5),
+    (Event::Close, 1),
+    (Event::Crash, 2),
+    (Event::PowerWillGo, 2),
+    (Event::DiskFills, 1),
+    (Event::SyncWillFail, 1),
+];
+
+/// A rule left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Broken {
+    #[default]
+    Nothing,
+    /// Flushes reach no medium.
+    FlushSkipped,
+    /// A plan is used although a truncation dropped what it names.
+    StalePlanAccepted,
+    /// The recovery point on the disk lies above what was flushed.
+    RecoveryPointAhead,
+    /// The log end is taken for the high watermark.
+    MarkerTrustedEarly,
+    /// The shutdown is called clean although the log was not closed.
+    CleanMarkWithoutClose,
+    /// Batches are appended without a look at what the producer sent before.
+    SequenceNotChecked,
+}
+
+pub(crate) struct LogWorld {
+    rng: fastrand::Rng,
+    broken: Broken,
+    disk: SimDisk,
+    config: Arc<LogConfig>,
+    /// `None` only while it is opened again.
+    open: Option<Open>,
+    oracle: Oracle,
+    leader_epoch: i32,
+    /// The log start that is sure to be on the disk.
+    start_saved: i64,
+    weights: Vec<(Event, u32)>,
+    aim: Option<Event>,
+    steps: u64,
+}
+
+/// What a crash takes.
+struct Open {
+    log: Log,
+    dir: Arc<LogDir>,
+    flush: Flush,
+    plans: Vec<HeldPlan>,
+    removals: Vec<RemovalJob>,
+}
+
+/// How far the one flush of a log is.
+enum Flush {
+    None,
+    Made { job: FlushJob, began: u64 },
+    Ran { flushed: Flushed, upto: i64, began: u64 },
+}
+
+/// A plan, and what it has to give while it is current.
+struct HeldPlan {
+    plan: ReadPlan,
+    bytes: Vec<u8>,
+    /// The offsets of the batches it names, the last of which may be cut short.
+    first: i64,
+    last: i64,
+    /// Where the log was cut since.
+    cut_at: i64,
+}
+
+impl World for LogWorld {
+    type Event = Event;
+    type Broken = Broken;
+
+    const TEST: &'static str = "a_log_on_a_failing_disk";
+    const EXPECTED: &'static [&'static str] = &[
+        "append",
+        "append refused for its sequence",
+        "append recognised as sent again",
+        "append as it is",
+        "append refused by a full disk",
+        "transaction committed",
+        "transaction aborted",
+        "producer state reset",
+        "read",
+        "plan used",
+        "plan found stale",
+        "search",
+        "truncation",
+        "truncation below what was flushed",
+        "truncation of everything",
+        "log start advanced",
+        "flush",
+        "flush that came back after a truncation",
+        "flush that failed",
+        "clean restart",
+        "crash",
+        "power loss in the middle",
+        "power loss while opening",
+        "history lost in part",
+        "segment rolled",
+        "segments removed",
+    ];
+
+    fn new(seed: u64, broken: Broken, schedule: &mut Schedule<Event>) -> LogWorld {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let disk = SimDisk::new(rng.u64(..));
+        let config = Arc::new(LogConfig {
+            segment_bytes: 1 << rng.u32(9..14),
+            index_interval_bytes: 1 << rng.u32(6..12),
+            segment_index_bytes: 8 * rng.u32(2..40),
+            segment_ms: if rng.bool() { 3_000 } else { i64::MAX },
+            ..LogConfig::default()
+        });
+        let weights = draw_weights(&mut rng);
+        let aimed: Vec<Event> =
+            weights.iter().filter(|(_, weight)| *weight > 0).map(|&(event, _)| event).collect();
+        let aim = rng.bool().then(|| aimed[rng.usize(..aimed.len())]);
+        let mut world = LogWorld {
+            rng,
+            broken,
+            disk,
+            config,
+            open: None,
+            oracle: Oracle::default(),
+            leader_epoch: 0,
+            start_saved: 0,
+            weights,
+            aim,
+            steps: 0,
+        };
+        world.create();
+        world.disk.set_faults(world.quiet());
+        world.schedule_next(schedule);
+        world
+    }
+
+    fn step(&mut self, event: Event, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
+        self.steps += 1;
+        self.happen(event, schedule)?;
+        if self.disk.power_lost() {
+            schedule.tally("power loss in the middle");
+            self.crash(schedule)?;
+        } else if self.aim == Some(event) && self.rng.u8(..4) == 0 {
+            self.crash(schedule)?;
+        }
+        if DRAWN.iter().any(|(drawn, _)| *drawn == event) {
+            self.schedule_next(schedule);
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), Violation> {
+        if let Some(found) = self.disk.violation() {
+            return Err(Violation::new("disk", found));
+        }
+        let (log, oracle) = (&self.open().log, &self.oracle);
+        let (found, expected) = ((log.start().0, log.end().0), (oracle.start, oracle.end));
+        if found != expected {
+            return Err(Violation::new("order", format!("the log spans {found:?} instead of {expected:?}")));
+        }
+        let (found, expected) =
+            (log.last_stable_offset(Offset(oracle.high_watermark)).0, oracle.last_stable());
+        if found != expected {
+            let text = format!("the last stable offset is {found} instead of {expected}");
+            return Err(Violation::new("last stable offset", text));
+        }
+        if log.recovery_point() > log.end() {
+            return Err(Violation::new("order", "the recovery point is above the log end"));
+        }
+        self.check_epoch_of_last()
+    }
+
+    fn settle(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
+        self.disk.set_faults(self.quiet());
+        self.flush_all(schedule)?;
+        if self.disk.power_lost() {
+            self.crash(schedule)?;
+            self.flush_all(schedule)?;
+        }
+        self.compare_all()?;
+        let before = self.oracle.batches.len();
+        self.crash(schedule)?;
+        if self.oracle.batches.len() != before {
+            return Err(Violation::new("durability", "a crash at rest lost batches"));
+        }
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let oracle = &self.oracle;
+        let numbers = [oracle.start, oracle.end, oracle.high_watermark, oracle.flushed, oracle.last_stable()];
+        let mixed = numbers.iter().fold(self.disk.syncs(), |mixed, &number| {
+            mixed.rotate_left(13).wrapping_mul(0x0100_0000_01b3) ^ number as u64
+        });
+        mixed ^ oracle.batches.last().map_or(0, |batch| u64::from(tarn_record::crc32c(&batch.bytes)))
+    }
+}
+
+impl LogWorld {
+    fn happen(&mut self, event: Event, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
+        match event {
+            Event::Append => self.append(schedule),
+            Event::AppendAsIs => self.append_as_is(schedule),
+            Event::Marker => self.append_marker(schedule),
+            Event::Reset => self.append_reset(schedule),
+            Event::BecomeLeader => self.become_leader(),
+            Event::Read => self.read_somewhere(schedule),
+            Event::Plan => self.hold_plan(schedule),
+            Event::UsePlan => self.use_plan(schedule),
+            Event::Search => self.search(schedule),
+            Event::HighWatermark => self.raise_high_watermark(),
+            Event::Truncate => self.truncate(schedule),
+            Event::TruncateFully => self.truncate_fully(schedule),
+            Event::AdvanceStart => self.advance_start(schedule),
+            Event::Flush => self.begin_flush(schedule),
+            Event::FlushRuns => self.run_flush(schedule),
+            Event::FlushComesBack => self.end_flush(schedule),
+            Event::Checkpoint => self.write_checkpoints(),
+            Event::Remove => self.remove_files(schedule),
+            Event::Close => self.close(schedule),
+            Event::Crash => self.crash(schedule),
+            Event::PowerWillGo => {
+                self.disk.lose_power_after(self.rng.u32(..40));
+                Ok(())
+            }
+            Event::DiskFills => {
+                self.disk.set_faults(Faults { full: true, ..self.disk.faults() });
+                schedule.after_ms(self.rng.i64(1..400), Event::DiskHasRoom);
+                Ok(())
+            }
+            Event::DiskHasRoom => {
+                self.disk.set_faults(self.quiet());
+                Ok(())
+            }
+            Event::SyncWillFail => {
+                self.disk.set_faults(Faults { sync_fails: true, ..self.disk.faults() });
+                schedule.after_ms(self.rng.i64(1..200), Event::DiskHasRoom);
+                Ok(())
+            }
+        }
+    }
+
+    /// A disk without faults, but for the one that is broken on purpose.
+    fn quiet(&self) -> Faults {
+        Faults { sync_lies: self.broken == Broken::FlushSkipped, ..Faults::default() }
+    }
+
+    fn schedule_next(&mut self, schedule: &mut Schedule<Event>) {
+        let all: u32 = self.weights.iter().map(|(_, weight)| weight).sum();
+        let mut drawn = self.rng.u32(..all);
+        for &(event, weight) in &self.weights {
+            if drawn < weight {
+                schedule.after_ms(self.rng.i64(1..50), event);
+                return;
+            }
+            drawn -= weight;
+        }
+    }
+
+    fn open(&self) -> &Open {
+        self.open.as_ref().expect("the log is open between events")
+    }
+
+    fn open_mut(&mut self) -> &mut Open {
+        self.open.as_mut().expect("the log is open between events")
+    }
+
+    fn log_mut(&mut self) -> &mut Log {
+        &mut self.open_mut().log
+    }
+
+    /// The epoch history has the last batch where it is.
+    fn check_epoch_of_last(&self) -> Result<(), Violation> {
+        let Some(last) = self.oracle.batches.last().filter(|last| last.last >= self.oracle.start) else {
+            return Ok(());
+        };
+        let offset = last.base.max(self.oracle.start);
+        match self.open().log.epochs().at(Offset(offset)) {
+            Some(Epoch(epoch)) if epoch == last.epoch => Ok(()),
+            found => {
+                let text = format!("offset {offset} is of epoch {}, found {found:?}", last.epoch);
+                Err(Violation::new("epochs", text))
+            }
+        }
+    }
+}
+
+/// Which events a seed has, and how often.
+fn draw_weights(rng: &mut fastrand::Rng) -> Vec<(Event, u32)> {
+    let mut draw = |&(event, most): &(Event, u32)| {
+        let drawn = if rng.bool() { rng.u32(1..=most) } else { 0 };
+        (event, if event == Event::Append { drawn.max(most / 4) } else { drawn })
+    };
+    DRAWN.iter().map(|entry| draw(entry)).collect()
+}
+
+fn now(schedule: &Schedule<Event>) -> Timestamp {
+    Timestamp(schedule.now_ms())
+}

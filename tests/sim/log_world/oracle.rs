@@ -1,0 +1,211 @@
+//! The oracle for the log: the batches that were acknowledged, and what a crash may leave of them.
+//!
+//! Beside the history as it is, it keeps the ends of histories that a crash may bring back: what a
+//! truncation dropped, and what an append wrote without success. A flush that began later ends their
+//! chances.
+
+use super::batches::Stored;
+use super::producers::Producers;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Oracle {
+    /// The history, from long before the log start.
+    pub(crate) batches: Vec<Stored>,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) high_watermark: i64,
+    /// Batches below were promised to survive.
+    pub(crate) flushed: i64,
+    pub(crate) producers: Producers,
+    others: Vec<Other>,
+    others_seen: u64,
+}
+
+/// Another end of the history, from batch number `at` on.
+#[derive(Clone, Debug)]
+struct Other {
+    number: u64,
+    at: usize,
+    tail: Vec<Stored>,
+    start: i64,
+}
+
+/// What a log holds after it was opened.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    /// Its batches: base offset and bytes.
+    pub(crate) batches: Vec<(i64, bytes::Bytes)>,
+}
+
+impl Oracle {
+    pub(crate) fn append(&mut self, batch: Stored) {
+        self.end = batch.last + 1;
+        self.producers.apply(&batch);
+        self.batches.push(batch);
+    }
+
+    /// Batches were written, in whole or in part, and not acknowledged.
+    pub(crate) fn append_failed(&mut self, attempted: Vec<Stored>) {
+        if !attempted.is_empty() {
+            let (at, start) = (self.batches.len(), self.start);
+            self.add_other(at, attempted, start);
+        }
+    }
+
+    pub(crate) fn truncate(&mut self, end: i64) {
+        let keep = self.batches.partition_point(|batch| batch.last < end);
+        self.branch_at(keep);
+        self.end = end;
+        self.high_watermark = self.high_watermark.min(end);
+        self.flushed = self.flushed.min(end);
+        self.replay();
+    }
+
+    pub(crate) fn start_anew_at(&mut self, offset: i64) {
+        self.branch_at(0);
+        (self.start, self.end, self.high_watermark) = (offset, offset, offset);
+        self.flushed = 0;
+        self.producers = Producers::default();
+    }
+
+    /// A truncation to `end` has begun and may not have been finished.
+    pub(crate) fn may_be_truncated(&mut self, end: i64) {
+        self.flushed = self.flushed.min(end);
+    }
+
+    /// The log may be empty from `offset` on, or as it was, or some of it is gone from the end.
+    pub(crate) fn may_start_anew_at(&mut self, offset: i64) {
+        self.flushed = 0;
+        self.add_other(0, Vec::new(), offset);
+    }
+
+    /// The number to hand to [`Oracle::flush_done`] by a flush that begins now.
+    pub(crate) fn flush_begins(&self) -> u64 {
+        self.others_seen
+    }
+
+    pub(crate) fn flush_done(&mut self, upto: i64, began: u64) {
+        self.flushed = self.flushed.max(upto);
+        self.others.retain(|other| other.number >= began);
+    }
+
+    pub(crate) fn set_high_watermark(&mut self, high_watermark: i64) {
+        self.high_watermark = high_watermark;
+        self.producers.on_high_watermark(high_watermark);
+    }
+
+    pub(crate) fn last_stable(&self) -> i64 {
+        self.producers.last_stable(self.high_watermark, self.start)
+    }
+
+    /// The batches that end at `from` or above and lie below `upper`.
+    pub(crate) fn readable(&self, from: i64, upper: i64) -> &[Stored] {
+        let first = self.batches.partition_point(|batch| batch.last < from);
+        let after = self.batches.partition_point(|batch| batch.last < upper);
+        &self.batches[first..after.max(first)]
+    }
+
+    /// The first record with this timestamp or a later one.
+    pub(crate) fn first_at(&self, timestamp: i64) -> Option<(i64, i64)> {
+        let records = self.readable(self.start, self.end).iter().flat_map(|batch| {
+            batch.timestamps.iter().enumerate().map(|(delta, &found)| (batch.base + delta as i64, found))
+        });
+        records.into_iter().find(|&(offset, found)| offset >= self.start && found >= timestamp)
+    }
+
+    /// Makes what was found after a crash the history, if it is one that the crash can have left.
+    pub(crate) fn accept(&mut self, found: &Found) -> Result<(), String> {
+        let refusal = match self.judge(&self.batches, self.start, found) {
+            Ok(kept) => {
+                self.batches.truncate(kept);
+                self.adopt(found);
+                return Ok(());
+            }
+            Err(refusal) => refusal,
+        };
+        let possible = self.others.iter().find_map(|other| {
+            let mut history = [&self.batches[..other.at], &other.tail].concat();
+            let kept = self.judge(&history, self.start.max(other.start), found).ok()?;
+            history.truncate(kept);
+            Some(history)
+        });
+        self.batches = possible.ok_or(refusal)?;
+        self.adopt(found);
+        Ok(())
+    }
+
+    /// How many batches of a history were found; or why they are not its beginning.
+    fn judge(&self, history: &[Stored], start_max: i64, found: &Found) -> Result<usize, String> {
+        let promised = history.partition_point(|batch| batch.last < self.flushed);
+        let promised_end = promised.checked_sub(1).map_or(0, |last| history[last].last + 1);
+        if found.end < promised_end {
+            return Err(format!("offsets up to {promised_end} were flushed, the log ends at {}", found.end));
+        }
+        if found.start > start_max {
+            return Err(format!("the log starts at {} instead of {start_max}", found.start));
+        }
+        let needed = history.partition_point(|batch| batch.last < start_max);
+        let Some((first_base, _)) = found.batches.first() else {
+            return match promised > needed {
+                true => {
+                    Err(format!("the log is empty from {} on, but {promised_end} was flushed", found.start))
+                }
+                false => Ok(history.partition_point(|batch| batch.last < found.end)),
+            };
+        };
+        let first = history.partition_point(|batch| batch.base < *first_base);
+        if first > needed {
+            return Err(format!("batches below offset {first_base} are gone, from {start_max} on"));
+        }
+        for (known, (base, bytes)) in history[first..].iter().zip(&found.batches) {
+            if (known.base, &known.bytes) != (*base, bytes) {
+                return Err(format!("another batch is found at offset {base}, expected {}", known.base));
+            }
+        }
+        let kept = first + found.batches.len();
+        if kept > history.len() {
+            return Err(format!("batches beyond the history are found, the log ends at {}", found.end));
+        }
+        if kept < promised {
+            return Err(format!("the batch at offset {} was flushed and is gone", history[kept].base));
+        }
+        Ok(kept)
+    }
+
+    /// The process starts with what was found; one replica: what is there is replicated.
+    fn adopt(&mut self, found: &Found) {
+        (self.start, self.end, self.high_watermark) = (found.start, found.end, found.end);
+        self.flushed = self.flushed.min(found.end);
+        self.others.clear();
+        self.replay();
+        self.producers.on_high_watermark(self.high_watermark);
+    }
+
+    fn replay(&mut self) {
+        let mut producers = Producers::replayed(&self.batches, self.start);
+        producers.on_high_watermark(self.high_watermark);
+        self.producers = producers;
+    }
+
+    /// The history goes on from batch number `at`; what follows there now becomes another history.
+    fn branch_at(&mut self, at: usize) {
+        let dropped = self.batches.split_off(at);
+        for other in &mut self.others {
+            if other.at > at {
+                other.tail.splice(..0, dropped[..other.at - at].iter().cloned());
+                other.at = at;
+            }
+        }
+        if !dropped.is_empty() {
+            let start = self.start;
+            self.add_other(at, dropped, start);
+        }
+    }
+
+    fn add_other(&mut self, at: usize, tail: Vec<Stored>, start: i64) {
+        self.others.push(Other { number: self.others_seen, at, tail, start });
+        self.others_seen += 1;
+    }
+}

@@ -1,0 +1,213 @@
+//! The oracle for producers and transactions, written from Kafka's rules and not from the code.
+//!
+//! It plays the history batch by batch. What a restart may forget is not demanded: a snapshot keeps only
+//! the last batch of a producer, and may be older than the log start.
+
+use std::collections::BTreeMap;
+
+use super::batches::{Meaning, Sent, Stored};
+
+/// How many batches of a producer are recognised when sent again.
+const REMEMBERED: usize = 5;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Producers {
+    known: BTreeMap<i64, Known>,
+    /// First offset of each open transaction, with its producer.
+    open: BTreeMap<i64, i64>,
+    /// Completed transactions whose marker the high watermark has not passed: first offset to marker.
+    unreplicated: BTreeMap<i64, i64>,
+}
+
+/// What the log knows of one producer.
+#[derive(Clone, Debug)]
+struct Known {
+    epoch: i16,
+    /// Batches of this epoch: first and last sequence, base offset.
+    batches: Vec<(i32, i32, i64)>,
+    /// How many of the newest the log cannot have forgotten.
+    certain: usize,
+    /// False where a restart may have forgotten the producer as a whole.
+    sure: bool,
+    last_offset: i64,
+    transaction: Option<i64>,
+}
+
+/// What the log may answer to a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    New,
+    Duplicate {
+        base: i64,
+    },
+    Refused {
+        code: i16,
+    },
+    /// The batch sent again, of which the log may have forgotten that it has it.
+    DuplicateOrRefused {
+        base: i64,
+        code: i16,
+    },
+    /// The log may have forgotten the producer.
+    Any,
+}
+
+const OUT_OF_ORDER: i16 = 45;
+const STALE_EPOCH: i16 = 47;
+const NOT_IN_TRANSACTION: i16 = 48;
+
+impl Producers {
+    /// What follows from a whole history. `start` is the log start: what lies below may be forgotten.
+    pub(crate) fn replayed(history: &[Stored], start: i64) -> Producers {
+        let mut producers = Producers::default();
+        history.iter().for_each(|batch| producers.apply(batch));
+        for known in producers.known.values_mut() {
+            known.certain = known.certain.min(1);
+            known.sure = known.last_offset >= start;
+        }
+        producers
+    }
+
+    pub(crate) fn apply(&mut self, batch: &Stored) {
+        match batch.meaning {
+            Meaning::Records(sent) if sent.id < 0 => {}
+            Meaning::Records(sent) => self.apply_records(batch, sent),
+            Meaning::Marker { id, epoch, .. } => {
+                let known = self.at_epoch(id, epoch, batch.last);
+                if let Some(first) = known.transaction.take() {
+                    self.open.remove(&first);
+                    self.unreplicated.insert(first, batch.base);
+                }
+            }
+            Meaning::Reset => {
+                self.known.clear();
+                self.open.clear();
+            }
+        }
+    }
+
+    fn apply_records(&mut self, batch: &Stored, sent: Sent) {
+        let known = self.at_epoch(sent.id, sent.epoch, batch.last);
+        known.batches.push((sent.first_sequence, sent.last_sequence(), batch.base));
+        known.certain = REMEMBERED.min(known.certain + 1);
+        if sent.transactional && known.transaction.is_none() {
+            known.transaction = Some(batch.base);
+            self.open.insert(batch.base, sent.id);
+        }
+    }
+
+    fn at_epoch(&mut self, id: i64, epoch: i16, offset: i64) -> &mut Known {
+        let known = self.known.entry(id).or_insert_with(|| Known {
+            epoch,
+            batches: Vec::new(),
+            certain: 0,
+            sure: true,
+            last_offset: offset,
+            transaction: None,
+        });
+        if known.epoch != epoch {
+            known.epoch = epoch;
+            known.batches.clear();
+            known.certain = 0;
+        }
+        if !known.sure {
+            known.certain = 0;
+            known.sure = true;
+        }
+        known.last_offset = offset;
+        known
+    }
+
+    pub(crate) fn on_high_watermark(&mut self, high_watermark: i64) {
+        self.unreplicated.retain(|_, marker| *marker >= high_watermark);
+    }
+
+    /// The last stable offset of a log that starts at `start`.
+    pub(crate) fn last_stable(&self, high_watermark: i64, start: i64) -> i64 {
+        let unstable = self.open.keys().chain(self.unreplicated.keys()).min();
+        unstable.map_or(high_watermark, |&first| first.max(start).min(high_watermark))
+    }
+
+    /// What the log may answer to a client's batch.
+    pub(crate) fn judge(&self, sent: &Sent) -> Verdict {
+        let Some(known) = self.known.get(&sent.id) else { return Verdict::New };
+        if !known.sure {
+            return Verdict::Any;
+        }
+        let refused = known.refuses(sent);
+        let same = |&(first, last, _): &(i32, i32, i64)| {
+            (known.epoch, first, last) == (sent.epoch, sent.first_sequence, sent.last_sequence())
+        };
+        let again = known.batches.iter().rev().take(REMEMBERED).position(same);
+        match (again, refused) {
+            (Some(age), _) if age < known.certain => Verdict::Duplicate { base: known.base_of(age) },
+            (Some(age), Some(code)) => Verdict::DuplicateOrRefused { base: known.base_of(age), code },
+            (_, Some(code)) => Verdict::Refused { code },
+            (_, None) => Verdict::New,
+        }
+    }
+
+    /// The epoch and the next sequence of a producer that goes on as it should.
+    pub(crate) fn next_of(&self, id: i64) -> (i16, i32) {
+        let Some(known) = self.known.get(&id) else { return (0, 0) };
+        let next = |&(_, last, _): &(i32, i32, i64)| if last == i32::MAX { 0 } else { last + 1 };
+        (known.epoch, known.batches.last().map_or(0, next))
+    }
+
+    /// One of the newest batches of a producer: its first sequence and its length.
+    pub(crate) fn earlier_of(&self, id: i64, age: usize) -> Option<(i32, i32)> {
+        let known = self.known.get(&id)?;
+        let &(first, last, _) = known.batches.iter().rev().nth(age)?;
+        Some((first, ((i64::from(last) - i64::from(first)).rem_euclid(1 << 31) + 1) as i32))
+    }
+
+    pub(crate) fn has_open(&self, id: i64) -> bool {
+        self.open.values().any(|&open| open == id)
+    }
+
+    pub(crate) fn open_count(&self) -> usize {
+        self.open.len()
+    }
+}
+
+impl Known {
+    fn base_of(&self, age: usize) -> i64 {
+        self.batches[self.batches.len() - 1 - age].2
+    }
+
+    fn refuses(&self, sent: &Sent) -> Option<i16> {
+        if sent.epoch < self.epoch {
+            return Some(STALE_EPOCH);
+        }
+        let expected = match self.batches.last() {
+            Some(&(_, last, _)) if sent.epoch == self.epoch => (i64::from(last) + 1) % (1 << 31),
+            _ => 0,
+        };
+        if i64::from(sent.first_sequence) != expected {
+            return Some(OUT_OF_ORDER);
+        }
+        (self.transaction.is_some() && !sent.transactional).then_some(NOT_IN_TRANSACTION)
+    }
+}
+
+/// The aborted transactions that touch `from..upper`: producer, first offset and marker, by marker.
+pub(crate) fn aborted(history: &[Stored], from: i64, upper: i64) -> Vec<(i64, i64, i64)> {
+    let mut began: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut aborted = Vec::new();
+    for batch in history {
+        match batch.meaning {
+            Meaning::Records(sent) if sent.transactional => {
+                began.entry(sent.id).or_insert(batch.base);
+            }
+            Meaning::Marker { id, aborted: is_aborted, .. } => {
+                if let Some(first) = began.remove(&id).filter(|_| is_aborted) {
+                    aborted.push((id, first, batch.base));
+                }
+            }
+            Meaning::Reset => began.clear(),
+            Meaning::Records(_) => {}
+        }
+    }
+    aborted.retain(|&(_, first, marker)| marker >= from && first < upper);
+    aborted
+}

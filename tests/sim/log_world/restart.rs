@@ -1,0 +1,144 @@
+//! How the world's process ends and begins again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tarn_log::checkpoints::OffsetCheckpoint;
+use tarn_log::{Descriptors, Disk, Log, LogDir, Opening};
+use tarn_record::{Offset, PartitionIndex, Timestamp, TopicId};
+
+use super::{Broken, Event, Flush, LogWorld, Open, now};
+use crate::simulation::{Schedule, Violation};
+
+pub(super) const TOPIC: &str = "simulated";
+pub(super) const PARTITION: i32 = 0;
+
+/// Few, so that files are closed and opened again.
+const OPEN_FILES_MAX: usize = 3;
+
+impl LogWorld {
+    /// A new log in a new directory; what is created is flushed.
+    pub(super) fn create(&mut self) {
+        let dir = self.open_dir().expect("nothing has failed yet");
+        let partition = PartitionIndex(PARTITION);
+        let created =
+            Log::create(&dir, TOPIC, partition, TopicId::METADATA, self.config.clone(), Timestamp(0));
+        let mut log = created.expect("nothing has failed yet");
+        if let Some(job) = log.flush_job() {
+            let flushed = job.run().expect("nothing has failed yet");
+            log.flushed(flushed).expect("nothing has failed yet");
+        }
+        // Who makes a log directory is not the log.
+        self.disk.sync_dir(Path::new("/")).expect("nothing has failed yet");
+        self.disk.watch_logs();
+        self.open = Some(Open { log, dir, flush: Flush::None, plans: Vec::new(), removals: Vec::new() });
+    }
+
+    /// The machine stops, and the process starts on what is left.
+    pub(super) fn crash(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
+        schedule.tally("crash");
+        self.open = None;
+        self.disk.crash();
+        self.start_again(schedule)
+    }
+
+    /// The log is closed in order. Then the process starts again, and sometimes the machine too.
+    pub(super) fn close(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
+        let began = self.oracle.flush_begins();
+        self.open_mut().flush = Flush::None;
+        let not_closed = self.broken == Broken::CleanMarkWithoutClose;
+        if !not_closed && let Err(error) = self.log_mut().close() {
+            return self.operation_failed(&error, schedule).and_then(|()| match self.disk.power_lost() {
+                true => Ok(()),
+                // Nothing may be appended after a close, also after one that failed.
+                false => self.crash(schedule),
+            });
+        }
+        self.write_checkpoints()?;
+        if self.open().dir.mark_clean(7).is_err() {
+            return if self.disk.power_lost() { Ok(()) } else { self.crash(schedule) };
+        }
+        schedule.tally("clean restart");
+        self.oracle.flush_done(self.oracle.end, began);
+        self.open = None;
+        if self.rng.bool() {
+            self.disk.crash()
+        } else {
+            self.disk.restart()
+        }
+        self.start_again(schedule)
+    }
+
+    /// Opens the log, again and again while the power goes meanwhile, and compares what it holds.
+    fn start_again(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
+        schedule.retain(|event| !is_of_the_process(event));
+        self.disk.set_faults(self.quiet());
+        if self.rng.u8(..6) == 0 {
+            self.disk.lose_power_after(self.rng.u32(..25));
+        }
+        let (log, dir) = loop {
+            match self.open_log(now(schedule)) {
+                Ok(opened) => break opened,
+                Err(_) if self.disk.power_lost() => {
+                    schedule.tally("power loss while opening");
+                    self.disk.crash();
+                    self.disk.set_faults(self.quiet());
+                }
+                Err(text) => return Err(Violation::new("recovery", text)),
+            }
+        };
+        self.disk.watch_logs();
+        self.open = Some(Open { log, dir, flush: Flush::None, plans: Vec::new(), removals: Vec::new() });
+        self.compare_with_history(schedule)
+    }
+
+    fn compare_with_history(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
+        let found = self.read_all().map_err(|text| Violation::new("recovery", text))?;
+        if found.start < self.start_saved {
+            let text = format!("the log starts at {}, {} was saved", found.start, self.start_saved);
+            return Err(Violation::new("durability", text));
+        }
+        let before = self.oracle.batches.len();
+        self.oracle.accept(&found).map_err(|text| Violation::new("durability", text))?;
+        if self.oracle.batches.len() < before {
+            schedule.tally("history lost in part");
+        }
+        let high_watermark = Offset(self.oracle.high_watermark);
+        self.log_mut().on_high_watermark(high_watermark);
+        self.compare_all()
+    }
+
+    fn open_dir(&self) -> Result<Arc<LogDir>, String> {
+        let disk = Arc::new(self.disk.clone());
+        LogDir::open(disk, PathBuf::from("/data"), Descriptors::new(OPEN_FILES_MAX))
+            .map_err(|error| error.to_string())
+    }
+
+    fn open_log(&self, now: Timestamp) -> Result<(Log, Arc<LogDir>), String> {
+        let dir = self.open_dir()?;
+        let key = (TOPIC.to_owned(), PartitionIndex(PARTITION));
+        let offset = |checkpoint| {
+            let offsets = dir.offsets(checkpoint).map_err(|error| error.to_string())?;
+            Ok::<_, String>(offsets.get(&key).copied().unwrap_or(Offset(0)))
+        };
+        let opening = Opening {
+            clean: dir.was_clean(),
+            recovery_point: offset(OffsetCheckpoint::RecoveryPoint)?,
+            log_start: offset(OffsetCheckpoint::LogStart)?,
+        };
+        let opened = Log::open(&dir, TOPIC, PartitionIndex(PARTITION), self.config.clone(), opening, now);
+        let (log, _) = opened.map_err(|error| error.to_string())?;
+        if log.topic_id() != TopicId::METADATA {
+            return Err(format!("the log has the topic id {}", log.topic_id()));
+        }
+        Ok((log, dir))
+    }
+}
+
+/// True for what does not outlive the process.
+fn is_of_the_process(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::UsePlan | Event::FlushRuns | Event::FlushComesBack | Event::Remove | Event::DiskHasRoom
+    )
+}

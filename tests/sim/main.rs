@@ -1,0 +1,57 @@
+//! The simulator: production code under seeded histories, where everything fails that can fail.
+//!
+//! A seed is a history: it runs again the same way. `SEED` and `EVENTS` replay one, `SEEDS` says how many
+//! are tried. For each rule there is a variant with the rule left out, which the seeds must find.
+
+#![allow(missing_docs, reason = "nothing here is a library")]
+
+mod disk;
+mod log_world;
+mod simulation;
+
+use log_world::{Broken, LogWorld};
+use simulation::{must_be_found, must_repeat, search};
+
+const EVENTS: u64 = 400;
+
+#[test]
+fn a_log_on_a_failing_disk() {
+    search::<LogWorld>(0..2000, EVENTS);
+}
+
+#[test]
+fn a_seed_is_one_history() {
+    must_repeat::<LogWorld>(0..20, EVENTS);
+}
+
+#[test]
+fn a_flush_that_reaches_no_medium_is_found() {
+    must_be_found::<LogWorld>(0..300, EVENTS, Broken::FlushSkipped, &["durability", "recovery"]);
+}
+
+#[test]
+fn a_plan_used_after_a_truncation_is_found() {
+    must_be_found::<LogWorld>(0..300, EVENTS, Broken::StalePlanAccepted, &["stale plan"]);
+}
+
+#[test]
+fn a_recovery_point_above_what_was_flushed_is_found() {
+    let checkers = ["durability", "recovery", "read", "epochs"];
+    must_be_found::<LogWorld>(0..300, EVENTS, Broken::RecoveryPointAhead, &checkers);
+}
+
+#[test]
+fn a_marker_trusted_before_it_is_replicated_is_found() {
+    must_be_found::<LogWorld>(0..300, EVENTS, Broken::MarkerTrustedEarly, &["last stable offset"]);
+}
+
+#[test]
+fn a_clean_shutdown_of_a_log_that_was_not_closed_is_found() {
+    let checkers = ["durability", "recovery", "read", "epochs"];
+    must_be_found::<LogWorld>(0..300, EVENTS, Broken::CleanMarkWithoutClose, &checkers);
+}
+
+#[test]
+fn a_batch_appended_twice_is_found() {
+    must_be_found::<LogWorld>(0..300, EVENTS, Broken::SequenceNotChecked, &["producers"]);
+}

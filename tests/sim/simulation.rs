@@ -1,0 +1,307 @@
+//! Virtual time, and the search for a seed that breaks a rule.
+//!
+//! A [`World`] owns production code as plain structs and everything it meets. Time moves only from one
+//! event to the next; events at the same time keep the order in which they were scheduled, so a seed is a
+//! history. After each event the world's checkers look; at the end the faults stop and the world has to
+//! come to rest.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::fmt::{self, Debug};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+/// How many events a violation shows.
+const EVENTS_SHOWN: usize = 50;
+
+/// What is simulated.
+pub(crate) trait World: Sized {
+    /// One thing that happens.
+    type Event: Copy + Debug;
+    /// A rule left out on purpose, to see that the checkers notice; `Default` is none.
+    type Broken: Copy + Debug + Default + Send + Sync;
+
+    /// The name of the test that runs this world's seeds.
+    const TEST: &'static str;
+    /// What has to happen at least once in all seeds together.
+    const EXPECTED: &'static [&'static str];
+
+    fn new(seed: u64, broken: Self::Broken, schedule: &mut Schedule<Self::Event>) -> Self;
+    fn step(&mut self, event: Self::Event, schedule: &mut Schedule<Self::Event>) -> Result<(), Violation>;
+    /// Cheap checks, after each event.
+    fn check(&mut self) -> Result<(), Violation>;
+    /// The faults have stopped: comes to rest and compares everything.
+    fn settle(&mut self, schedule: &mut Schedule<Self::Event>) -> Result<(), Violation>;
+    /// Numbers that differ when histories do.
+    fn fingerprint(&self) -> u64;
+}
+
+/// What comes next, and what has been.
+#[derive(Debug)]
+pub(crate) struct Schedule<E> {
+    now_ms: i64,
+    scheduled: u64,
+    queue: BinaryHeap<Reverse<Entry<E>>>,
+    tally: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Debug)]
+struct Entry<E> {
+    at_ms: i64,
+    order: u64,
+    event: E,
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_ms, self.order).cmp(&(other.at_ms, other.order))
+    }
+}
+
+impl<E> Schedule<E> {
+    fn new() -> Schedule<E> {
+        Schedule { now_ms: 0, scheduled: 0, queue: BinaryHeap::new(), tally: BTreeMap::new() }
+    }
+
+    /// The virtual time.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+
+    /// Lets an event happen later.
+    pub(crate) fn after_ms(&mut self, delay_ms: i64, event: E) {
+        self.scheduled += 1;
+        let entry = Entry { at_ms: self.now_ms + delay_ms, order: self.scheduled, event };
+        self.queue.push(Reverse(entry));
+    }
+
+    /// Forgets the events for which `keep` does not hold, as a crash does.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&E) -> bool) {
+        self.queue.retain(|Reverse(entry)| keep(&entry.event));
+    }
+
+    /// Counts something for the table.
+    pub(crate) fn tally(&mut self, what: &'static str) {
+        *self.tally.entry(what).or_default() += 1;
+    }
+
+    fn next(&mut self) -> Option<E> {
+        let Reverse(entry) = self.queue.pop()?;
+        self.now_ms = entry.at_ms;
+        Some(entry.event)
+    }
+}
+
+/// A rule that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    /// Which checker found it.
+    pub(crate) checker: &'static str,
+    /// What it found.
+    pub(crate) found: String,
+}
+
+impl Violation {
+    pub(crate) fn new(checker: &'static str, found: impl Into<String>) -> Violation {
+        Violation { checker, found: found.into() }
+    }
+}
+
+/// One seed's history.
+#[derive(Debug)]
+pub(crate) struct History {
+    pub(crate) seed: u64,
+    pub(crate) events: u64,
+    pub(crate) virtual_ms: i64,
+    /// A digest of all that happened.
+    pub(crate) trace: u64,
+    pub(crate) tally: BTreeMap<&'static str, u64>,
+    pub(crate) violation: Option<Violation>,
+    last_events: VecDeque<String>,
+}
+
+/// Runs one seed for at most `events` events.
+pub(crate) fn run<W: World>(seed: u64, events: u64, broken: W::Broken) -> History {
+    let mut schedule = Schedule::new();
+    let mut recent: VecDeque<(i64, W::Event)> = VecDeque::with_capacity(EVENTS_SHOWN);
+    let (mut happened, mut trace) = (0, 0u64);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let mut world = W::new(seed, broken, &mut schedule);
+        while happened < events {
+            let Some(event) = schedule.next() else { break };
+            happened += 1;
+            if recent.len() == EVENTS_SHOWN {
+                recent.pop_front();
+            }
+            recent.push_back((schedule.now_ms, event));
+            world.step(event, &mut schedule)?;
+            world.check()?;
+            trace = trace.rotate_left(5).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ world.fingerprint();
+        }
+        world.settle(&mut schedule)?;
+        trace ^= world.fingerprint();
+        Ok(())
+    }));
+    let violation = match result {
+        Ok(Ok(())) => None,
+        Ok(Err(violation)) => Some(violation),
+        Err(panic) => Some(Violation::new("panic", panic_text(panic.as_ref()))),
+    };
+    let shown = |(at_ms, event): &(i64, W::Event)| format!("{at_ms:>9} ms  {event:?}");
+    let last_events = if violation.is_some() { recent.iter().map(shown).collect() } else { VecDeque::new() };
+    let (virtual_ms, tally) = (schedule.now_ms, schedule.tally);
+    History { seed, events: happened, virtual_ms, trace, tally, violation, last_events }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
+}
+
+impl History {
+    /// The violation, the events before it and how to see it again.
+    fn report<W: World>(&self) -> String {
+        let Some(violation) = &self.violation else { return String::new() };
+        let events: String = self.last_events.iter().map(|event| format!("{event}\n")).collect();
+        format!(
+            "seed {}: {}: {}\nthe last of {} events:\n{events}replay: SEED={} EVENTS={} tests/run.sh sim {}",
+            self.seed,
+            violation.checker,
+            violation.found,
+            self.events,
+            self.seed,
+            self.events,
+            W::TEST,
+        )
+    }
+}
+
+/// All seeds together.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    seeds: u64,
+    events: u64,
+    virtual_ms: i64,
+    tally: BTreeMap<&'static str, u64>,
+}
+
+impl Table {
+    fn add(&mut self, history: &History) {
+        self.seeds += 1;
+        self.events += history.events;
+        self.virtual_ms += history.virtual_ms;
+        for (what, count) in &history.tally {
+            *self.tally.entry(what).or_default() += count;
+        }
+    }
+
+    fn never_happened(&self, expected: &[&'static str]) -> Vec<&'static str> {
+        expected.iter().copied().filter(|what| !self.tally.contains_key(what)).collect()
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hours = self.virtual_ms as f64 / 3_600_000.0;
+        writeln!(f, "{} seeds, {} events, {hours:.1} virtual hours", self.seeds, self.events)?;
+        self.tally.iter().try_for_each(|(what, count)| writeln!(f, "{count:>10}  {what}"))
+    }
+}
+
+/// Runs the seeds, or the one that `SEED` names, on all CPUs. Panics with the first violation, and where
+/// something expected never happened. Prints the table.
+pub(crate) fn search<W: World>(seeds: std::ops::Range<u64>, events: u64) {
+    let events = from_environment("EVENTS").unwrap_or(events);
+    if let Some(seed) = from_environment("SEED") {
+        let history = run::<W>(seed, events, W::Broken::default());
+        assert!(history.violation.is_none(), "{}", history.report::<W>());
+        return;
+    }
+    let count = from_environment("SEEDS").unwrap_or(seeds.end - seeds.start);
+    let seeds = seeds.start..seeds.start + count;
+    let (table, violation) = run_all::<W>(seeds, events, W::Broken::default());
+    eprintln!("{table}");
+    if let Some(history) = violation {
+        panic!("{}", history.report::<W>());
+    }
+    let missing = table.never_happened(W::EXPECTED);
+    assert!(missing.is_empty(), "never happened: {missing:?}");
+}
+
+/// Demands that the checker finds the broken rule within the seeds.
+pub(crate) fn must_be_found<W: World>(
+    seeds: std::ops::Range<u64>,
+    events: u64,
+    broken: W::Broken,
+    checkers: &[&str],
+) {
+    let (_, found) = run_all::<W>(seeds, events, broken);
+    let history = found.unwrap_or_else(|| panic!("no seed finds {broken:?}"));
+    let violation = history.violation.as_ref().expect("it is what ended the search");
+    assert!(checkers.contains(&violation.checker), "{broken:?} was found as {}", history.report::<W>());
+}
+
+/// Demands that a seed gives the same history each time.
+pub(crate) fn must_repeat<W: World>(seeds: std::ops::Range<u64>, events: u64) {
+    for seed in seeds {
+        let (first, second) =
+            (run::<W>(seed, events, W::Broken::default()), run::<W>(seed, events, W::Broken::default()));
+        let same = (first.trace, &first.tally, first.events) == (second.trace, &second.tally, second.events);
+        assert!(same, "seed {seed} gives two histories");
+    }
+}
+
+/// Runs seeds until one fails; of those that fail the smallest is returned.
+fn run_all<W: World>(
+    seeds: std::ops::Range<u64>,
+    events: u64,
+    broken: W::Broken,
+) -> (Table, Option<History>) {
+    let next = AtomicU64::new(seeds.start);
+    let failed = AtomicU64::new(u64::MAX);
+    let results = Mutex::new((Table::default(), None::<History>));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end || seed > failed.load(Ordering::Relaxed) {
+                return;
+            }
+            let history = run::<W>(seed, events, broken);
+            let mut results = results.lock().expect("no thread panics while it holds the results");
+            results.0.add(&history);
+            if history.violation.is_some() {
+                failed.fetch_min(seed, Ordering::Relaxed);
+                if results.1.as_ref().is_none_or(|known| known.seed > seed) {
+                    results.1 = Some(history);
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    results.into_inner().expect("no thread panicked while it held the results")
+}
+
+fn from_environment(key: &str) -> Option<u64> {
+    let value = std::env::var(key).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{key} is not a number: {value}")))
+}
