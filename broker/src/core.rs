@@ -5,16 +5,20 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::HashMap;
+use std::future::Future;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tarn_image::MetadataImage;
-use tarn_log::{FlushJob, Flushed, LogError};
-use tarn_record::{Timestamp, TopicId, TopicIdPartition};
+use tarn_image::{MetadataImage, TopicImage};
+use tarn_log::{FlushJob, Flushed, LogError, RemovalJob};
+use tarn_quorum::{Answered, ImageUpdate, NotController};
+use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{LocalNotify, Receiver, Sender};
-use tarn_runtime::{CoreId, Queue, blocking_sync, sleep, spawn, wall_clock_ms};
+use tarn_runtime::{CoreId, Queue, blocking, blocking_sync, sleep, spawn, wall_clock_ms};
 use tarn_wire::ErrorCode;
+use tracing::warn;
 
 use crate::coordinators::mirror::MirrorMachines;
 use crate::envelope::{CheckpointEntry, Envelope};
@@ -22,10 +26,11 @@ use crate::interest::InterestId;
 use crate::metadata_view::MetadataView;
 use crate::node::Node;
 use crate::partitions::Partitions;
+use crate::published::Published;
 use crate::router::Placement;
 use crate::rules::TopicRules;
 use crate::sessions::{Session, Sessions};
-use crate::{limits, lookups, placing};
+use crate::{lookups, placing};
 
 /// One core of a broker.
 pub struct Core {
@@ -40,6 +45,7 @@ pub struct Core {
     sessions: RefCell<Sessions>,
     machines: RefCell<MirrorMachines>,
     next_interest: Cell<u64>,
+    producer_ids: RefCell<Range<i64>>,
     flush_wanted: LocalNotify,
     image_moved: LocalNotify,
 }
@@ -61,6 +67,7 @@ impl Core {
             sessions: RefCell::new(Sessions::new(id, sessions)),
             machines: RefCell::default(),
             next_interest: Cell::new(u64::from(id.0) << 48),
+            producer_ids: RefCell::new(0..0),
             flush_wanted: LocalNotify::default(),
             image_moved: LocalNotify::default(),
         })
@@ -90,14 +97,28 @@ impl Core {
 
     /// The newest metadata, as handlers read it.
     pub fn view(&self) -> MetadataView {
-        MetadataView::new(self.image(), self.node.broker_id())
+        MetadataView::new(self.image())
+    }
+
+    /// Asks the controller, and waits until this core has seen what it decided: who is told that a topic
+    /// is there finds it there.
+    ///
+    /// # Errors
+    /// Where the controller does not answer.
+    pub async fn decided<R>(
+        &self,
+        asked: impl Future<Output = Result<Answered<R>, NotController>>,
+    ) -> Result<R, NotController> {
+        let answered = asked.await?;
+        self.image_at(answered.offset).await;
+        Ok(answered.response)
     }
 
     /// Waits until this core has the metadata up to `offset`.
-    pub async fn image_at(&self, offset: i64) {
+    async fn image_at(&self, offset: Offset) {
         loop {
             let moved = self.image_moved.wait();
-            if self.image.borrow().provenance.offset >= offset {
+            if self.image.borrow().provenance().offset >= offset {
                 return;
             }
             moved.await;
@@ -105,9 +126,10 @@ impl Core {
     }
 
     /// The rules of a topic that are in force.
-    pub fn rules(&self, topic: TopicId) -> Arc<TopicRules> {
+    pub fn rules(&self, topic: &TopicImage) -> Arc<TopicRules> {
         let mut rules = self.rules.borrow_mut();
-        rules.entry(topic).or_insert_with(|| Arc::new(TopicRules::of(&self.view(), &self.node, topic))).clone()
+        let found = rules.entry(topic.id);
+        found.or_insert_with(|| Arc::new(TopicRules::of(&self.image(), &self.node, topic))).clone()
     }
 
     /// The partitions of this core.
@@ -123,6 +145,11 @@ impl Core {
     /// The mirror coordinators of this core's partitions of `__mirror_state`.
     pub fn machines(&self) -> RefMut<'_, MirrorMachines> {
         self.machines.borrow_mut()
+    }
+
+    /// The producer ids that this core may give away.
+    pub fn producer_ids(&self) -> RefMut<'_, Range<i64>> {
+        self.producer_ids.borrow_mut()
     }
 
     /// The core that owns a partition.
@@ -178,7 +205,6 @@ impl Core {
     pub fn handle(self: &Rc<Core>, envelope: Envelope) {
         let now = Timestamp(wall_clock_ms());
         match envelope {
-            Envelope::Image(update) => self.on_image(&update),
             Envelope::Append(request) => {
                 self.partitions().append(request, now);
                 self.wake_flusher();
@@ -191,7 +217,9 @@ impl Core {
                 let _ = reply.fill(lookups::epoch_ends(&self.partitions(), &queries));
             }
             Envelope::Mirrored(appends, reply) => {
-                let _ = reply.fill(self.partitions().append_mirrored(&appends, now));
+                let appended = self.partitions().append_mirrored(&appends, now);
+                let _ = reply.fill(appended);
+                self.remove_files();
             }
             Envelope::Ends(partitions, reply) => {
                 let _ = reply.fill(lookups::ends(&self.partitions(), &partitions));
@@ -208,7 +236,7 @@ impl Core {
                 let _ = reply.fill(self.checkpoint());
             }
             Envelope::Close(reply) => {
-                let _ = reply.fill(self.close_logs(now));
+                let _ = reply.fill(self.close_logs());
             }
         }
     }
@@ -222,7 +250,16 @@ impl Core {
         placing::open_all(self)
     }
 
-    fn on_image(self: &Rc<Core>, update: &tarn_quorum::ImageUpdate) {
+    /// Takes new metadata over as it is published.
+    pub async fn follow(self: Rc<Core>, published: Arc<Published>) {
+        loop {
+            for update in published.next().await {
+                self.on_image(&update);
+            }
+        }
+    }
+
+    fn on_image(self: &Rc<Core>, update: &ImageUpdate) {
         *self.image.borrow_mut() = update.image.clone();
         self.rules.borrow_mut().clear();
         placing::apply(self, &update.delta);
@@ -257,6 +294,21 @@ impl Core {
                 self.flush(jobs).await;
             }
         }
+    }
+
+    /// Removes the files that logs have let go.
+    fn remove_files(&self) {
+        let removals = self.partitions.borrow_mut().take_removals();
+        if removals.is_empty() {
+            return;
+        }
+        spawn(Queue::Background, async move {
+            let removed = blocking(move || removals.into_iter().try_for_each(RemovalJob::run)).await;
+            if !matches!(removed, Ok(Ok(()))) {
+                warn!(?removed, "files that no log has any more stay until the next start");
+            }
+        })
+        .detach();
     }
 
     async fn flush(self: &Rc<Core>, jobs: Vec<(TopicIdPartition, FlushJob)>) {
@@ -301,11 +353,11 @@ impl Core {
         entries.collect()
     }
 
-    fn close_logs(&self, now: Timestamp) -> Vec<CheckpointEntry> {
+    fn close_logs(&self) -> Vec<CheckpointEntry> {
         let open: Vec<_> = self.partitions.borrow().iter().map(|replica| replica.partition()).collect();
         for partition in &open {
             if let Some(replica) = self.partitions().get_mut(*partition)
-                && let Err(error) = replica.log_mut().close(now)
+                && let Err(error) = replica.log_mut().close()
             {
                 self.node.storage_failed(&error);
             }
@@ -317,6 +369,3 @@ impl Core {
         entries
     }
 }
-
-/// The limits that a core's mailbox has.
-pub const MAILBOX: usize = limits::MAILBOX_ENVELOPES;

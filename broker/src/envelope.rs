@@ -8,7 +8,6 @@ use std::sync::Arc;
 use tarn_mirror::local_cluster::{
     Gate, KnownState, LocalError, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
 };
-use tarn_quorum::ImageUpdate;
 use tarn_record::validate::ClientBatch;
 use tarn_record::{Epoch, Offset, PartitionIndex, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
@@ -21,8 +20,6 @@ use crate::replica::Isolation;
 /// A message to a core.
 #[derive(Debug)]
 pub enum Envelope {
-    /// The metadata has changed.
-    Image(ImageUpdate),
     /// Append what clients produced.
     Append(AppendRequest),
     /// Read for a fetch session.

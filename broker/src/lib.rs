@@ -1,1 +1,30 @@
-//! tarn-broker
+//! A broker: cores that own partitions, and the handlers of Kafka's protocol on top of them.
+//!
+//! A request comes in on the core of its connection ([`dispatch`], [`handlers`]), goes in one envelope to
+//! each core that owns what it is about ([`envelope`], [`router`]), and is decided there ([`partitions`],
+//! [`replica`]). [`broker`] puts a node together.
+
+pub mod broker;
+pub mod coordinators;
+pub mod core;
+pub mod dispatch;
+pub mod envelope;
+pub mod handlers;
+pub mod interest;
+pub mod layout;
+pub mod limits;
+pub mod log_dirs;
+mod log_part;
+mod lookups;
+pub mod metadata_view;
+pub mod mirror_host;
+pub mod node;
+pub mod partitions;
+mod placing;
+pub mod published;
+pub mod replica;
+pub mod router;
+pub mod rules;
+pub mod sessions;
+
+pub use broker::{Broker, StartError};

@@ -27,3 +27,12 @@ pub const COORDINATOR_BATCH_BYTES: usize = 64 * 1024 * 1024;
 
 /// How long a coordinator waits for what it wrote to be committed (`mirror.coordinator.write.timeout.ms`).
 pub const COORDINATOR_WRITE_MS_MAX: u64 = 5_000;
+
+/// Tasks of mirrors that wait for a core to start them.
+pub const MIRROR_TASKS: usize = 1024;
+
+/// Bytes of requests that a node of so many cores holds at a time (`queued.max.request.bytes` unset).
+pub fn inbound_bytes(cores: usize) -> usize {
+    const BYTES_PER_CORE: usize = 256 * 1024 * 1024;
+    cores.max(1) * BYTES_PER_CORE
+}

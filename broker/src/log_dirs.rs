@@ -47,25 +47,8 @@ impl LogDirs {
     ///
     /// # Errors
     /// A directory or a checkpoint file that cannot be read.
-    pub fn new(dirs: Vec<Arc<LogDir>>) -> Result<LogDirs, LogDirError> {
-        let mut places = HashMap::new();
-        for (index, dir) in dirs.iter().enumerate() {
-            let recovery_points = dir.offsets(OffsetCheckpoint::RecoveryPoint)?;
-            let log_starts = dir.offsets(OffsetCheckpoint::LogStart)?;
-            let high_watermarks = dir.offsets(OffsetCheckpoint::HighWatermark)?;
-            for found in dir.partitions()? {
-                let name = (found.topic, found.partition);
-                let offset = |offsets: &PartitionOffsets| offsets.get(&name).copied().unwrap_or(Offset(0));
-                let opening = Opening {
-                    clean: dir.was_clean(),
-                    recovery_point: offset(&recovery_points),
-                    log_start: offset(&log_starts),
-                };
-                let high_watermark = offset(&high_watermarks);
-                let found = Some(Found { topic_id: found.topic_id, opening, high_watermark });
-                places.insert(name, Place { dir: index, found });
-            }
-        }
+    pub fn new(dirs: Vec<Arc<LogDir>>) -> Result<LogDirs, (PathBuf, LogDirError)> {
+        let places = look_through(&dirs)?;
         Ok(LogDirs { dirs, places: Mutex::new(places) })
     }
 
@@ -117,7 +100,7 @@ impl LogDirs {
                 named.collect::<Vec<_>>()
             };
             dir.write_offsets(OffsetCheckpoint::RecoveryPoint, offsets(|entry| entry.recovery_point))?;
-            dir.write_offsets(OffsetCheckpoint::HighWatermark, offsets(|entry| entry.high_watermark))?;
+            dir.write_offsets(OffsetCheckpoint::Replication, offsets(|entry| entry.high_watermark))?;
             let starts = entries.iter().filter(|entry| entry.log_start > Offset(0));
             let starts = starts.map(|entry| (&*entry.topic, entry.partition, entry.log_start));
             dir.write_offsets(OffsetCheckpoint::LogStart, starts)?;
@@ -151,3 +134,34 @@ impl LogDirs {
     }
 }
 
+
+fn look_through(dirs: &[Arc<LogDir>]) -> Result<HashMap<Name, Place>, (PathBuf, LogDirError)> {
+    let mut places = HashMap::new();
+    for (index, dir) in dirs.iter().enumerate() {
+        for (name, found) in found_in(dir).map_err(|cause| (dir.path().to_owned(), cause))? {
+            places.insert(name, Place { dir: index, found: Some(found) });
+        }
+    }
+    Ok(places)
+}
+
+/// The logs of one directory, with what its checkpoints promise of them. A checkpoint that cannot be read
+/// promises nothing.
+fn found_in(dir: &LogDir) -> Result<Vec<(Name, Found)>, LogDirError> {
+    let read = |checkpoint| dir.offsets(checkpoint).unwrap_or_default();
+    let recovery_points = read(OffsetCheckpoint::RecoveryPoint);
+    let log_starts = read(OffsetCheckpoint::LogStart);
+    let high_watermarks = read(OffsetCheckpoint::Replication);
+    let found = dir.partitions()?.into_iter().map(|found| {
+        let name = (found.topic, found.partition);
+        let offset = |offsets: &PartitionOffsets| offsets.get(&name).copied().unwrap_or(Offset(0));
+        let opening = Opening {
+            clean: dir.was_clean(),
+            recovery_point: offset(&recovery_points),
+            log_start: offset(&log_starts),
+        };
+        let high_watermark = offset(&high_watermarks);
+        (name, Found { topic_id: found.topic_id, opening, high_watermark })
+    });
+    Ok(found.collect())
+}

@@ -72,12 +72,12 @@ impl Node {
 
     /// The most bytes that one fetch answers with (`fetch.max.bytes`).
     pub fn fetch_max_bytes(&self) -> usize {
-        self.config.fetch_max_bytes
+        usize::try_from(self.config.network.fetch_max_bytes).unwrap_or(0)
     }
 
     /// How many fetch sessions there may be on the node (`max.incremental.fetch.session.cache.slots`).
     pub fn fetch_sessions_max(&self) -> usize {
-        self.config.fetch_sessions_max
+        usize::try_from(self.config.network.fetch_session_slots).unwrap_or(0)
     }
 
     /// A flush or a log failed: nothing may be promised on this disk any more. The node's only directory

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::mem;
 
-use tarn_log::{FlushJob, Flushed, LogError};
+use tarn_log::{FlushJob, Flushed, LogError, RemovalJob};
 use tarn_mirror::local_cluster::{MirrorAppend, MirrorAppended};
 use tarn_record::{Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
@@ -30,6 +30,7 @@ pub struct Partitions {
     interests: Interests<Flag>,
     waiting: Waiting<WaitingProduce>,
     dirty: Vec<TopicIdPartition>,
+    removals: Vec<RemovalJob>,
 }
 
 /// A produce request that waits for the high watermark.
@@ -46,6 +47,7 @@ impl Default for Partitions {
             interests: Interests::default(),
             waiting: Waiting::new(limits::WAITING_PRODUCES_PER_CORE),
             dirty: Vec::new(),
+            removals: Vec::new(),
         }
     }
 }
@@ -148,6 +150,7 @@ impl Partitions {
                 };
                 let before = (replica.high_watermark(), replica.log().start());
                 let appended = replica.append_mirrored(append, now);
+                self.removals.extend(replica.take_removals());
                 if before != (replica.high_watermark(), replica.log().start()) {
                     self.news_of(append.partition);
                 }
@@ -233,6 +236,11 @@ impl Partitions {
             .collect()
     }
 
+    /// Files that logs have let go, to be removed on another thread.
+    pub fn take_removals(&mut self) -> Vec<RemovalJob> {
+        mem::take(&mut self.removals)
+    }
+
     /// True where a flush is waited for.
     pub fn wants_flush(&self) -> bool {
         !self.dirty.is_empty()
@@ -259,7 +267,7 @@ impl Partitions {
     ) -> Result<(), LogError> {
         let flushed = result?;
         if let Some(replica) = self.replicas.get_mut(&partition)
-            && replica.flushed(flushed)
+            && replica.flushed(flushed)?
         {
             self.news_of(partition);
         }

@@ -1,17 +1,17 @@
 //! Which replicas this core has: opening, changing and giving up partitions as the metadata says.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tarn_image::MetadataDelta;
+use tarn_image::{MetadataDelta, TopicImage};
 use tarn_log::{Log, LogError};
-use tarn_record::{Epoch, Offset, PartitionIndex, Timestamp, TopicId, TopicIdPartition};
+use tarn_record::{Epoch, Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::{Queue, blocking, spawn, wall_clock_ms};
 use tarn_wire::ErrorCode;
 use tracing::{error, info};
 
 use crate::core::Core;
-use crate::metadata_view::TopicRef;
 use crate::replica::{Binding, Replica};
 
 /// Opens every partition of the image that belongs to this core: at start-up, before it serves.
@@ -20,8 +20,8 @@ use crate::replica::{Binding, Replica};
 /// The first log that cannot be opened.
 pub fn open_all(core: &Rc<Core>) -> Result<(), LogError> {
     for topic in core.view().topics() {
-        for (partition, epoch) in mine(core, &topic) {
-            let replica = open(core, &topic, partition, epoch)?;
+        for (partition, epoch) in mine(core, topic) {
+            let replica = open(core, topic, partition, epoch)?;
             core.partitions().insert(replica);
         }
     }
@@ -30,104 +30,98 @@ pub fn open_all(core: &Rc<Core>) -> Result<(), LogError> {
 
 /// Brings the partitions of this core up to a change of the metadata.
 pub fn apply(core: &Rc<Core>, delta: &MetadataDelta) {
-    for topic_id in delta.deleted_topics() {
-        delete(core, topic_id);
+    for (topic_id, name) in &delta.topics_deleted {
+        delete(core, *topic_id, name);
     }
-    for topic_id in delta.changed_topics() {
-        if let Some(topic) = core.view().topic_by_id(topic_id) {
-            change(core, &topic);
+    let view = core.view();
+    let mut changed: BTreeSet<TopicId> = delta.partitions_changed.iter().map(|(topic, _)| *topic).collect();
+    let named = delta.topic_configs_changed().chain(&delta.bindings_changed);
+    changed.extend(named.filter_map(|name| view.image().topics().id_of(name)));
+    for topic_id in changed {
+        if let Some(topic) = view.topic_by_id(topic_id) {
+            change(core, topic);
         }
     }
 }
 
 /// The partitions of a topic that this broker leads and this core owns.
-fn mine(core: &Rc<Core>, topic: &TopicRef) -> Vec<(TopicIdPartition, Epoch)> {
-    let view = core.view();
-    let partitions = (0..topic.partition_count).map(|index| TopicIdPartition {
-        topic_id: topic.id,
-        partition: PartitionIndex(index),
-    });
-    partitions
-        .filter(|partition| core.owner(*partition) == core.id())
-        .filter_map(|partition| {
-            let (leader, epoch) = view.leader(partition)?;
-            (leader == core.node().broker_id()).then_some((partition, epoch))
-        })
-        .collect()
+fn mine(core: &Rc<Core>, topic: &TopicImage) -> Vec<(TopicIdPartition, Epoch)> {
+    let mut led = core.view().led_by(core.node().broker_id(), topic);
+    led.retain(|(partition, _)| core.owner(*partition) == core.id());
+    led
 }
 
-fn change(core: &Rc<Core>, topic: &TopicRef) {
+fn change(core: &Rc<Core>, topic: &TopicImage) {
     for (partition, epoch) in mine(core, topic) {
         let binding = core.view().binding(&topic.name).map(Binding::new);
-        let rules = core.rules(topic.id);
-        if let Some(replica) = core.partitions().get_mut(partition) {
-            replica.on_metadata(epoch, rules, binding);
+        let rules = core.rules(topic);
+        let known = core.partitions().get(partition).is_some();
+        if known {
+            let mut partitions = core.partitions();
+            if let Some(replica) = partitions.get_mut(partition) {
+                replica.on_metadata(epoch, rules, binding);
+            }
+            partitions.news_of(partition);
             continue;
         }
-        match open(core, topic, partition, epoch) {
+        let opened = open(core, topic, partition, epoch);
+        match opened {
             Ok(replica) => core.partitions().insert(replica),
             Err(error) => error!(topic = %topic.name, partition = %partition.partition, %error, "log not opened"),
         }
-        core.partitions().news_of(partition);
     }
 }
 
 fn open(
     core: &Rc<Core>,
-    topic: &TopicRef,
+    topic: &TopicImage,
     partition: TopicIdPartition,
     leader_epoch: Epoch,
 ) -> Result<Replica, LogError> {
-    let (rules, now) = (core.rules(topic.id), Timestamp(wall_clock_ms()));
-    let logs = core.node().logs();
-    let place = logs.place(&topic.name, partition.partition);
-    let (mut log, high_watermark) = match place.found(topic.id) {
-        Some(opening) => {
+    let (rules, now) = (core.rules(topic), Timestamp(wall_clock_ms()));
+    let (dir, found) = core.node().log_dirs().place(&topic.name, partition.partition);
+    let config = rules.log.clone();
+    let (mut log, high_watermark) = match found {
+        Some(found) if found.topic_id == topic.id || found.topic_id.is_zero() => {
             let (log, report) =
-                Log::open(place.dir(), &topic.name, partition.partition, rules.log.clone(), opening.opening, now)?;
-            if report.lost_anything() {
+                Log::open(&dir, &topic.name, partition.partition, config, found.opening, now)?;
+            if report.cut_bytes > 0 || report.dropped_segments > 0 {
                 info!(topic = %topic.name, partition = %partition.partition, ?report, "log recovered");
             }
-            (log, opening.high_watermark)
+            (log, found.high_watermark)
         }
-        None => {
-            let dir = place.dir();
-            let log =
-                Log::create(dir, &topic.name, partition.partition, topic.id, rules.log.clone(), now)?;
-            (log, Offset(0))
-        }
+        // Another topic had the name before, and its deletion was cut short: `create` says so.
+        _ => (Log::create(&dir, &topic.name, partition.partition, topic.id, config, now)?, Offset(0)),
     };
     let binding = core.view().binding(&topic.name).map(Binding::new);
-    if binding.as_ref().is_none_or(|binding| !binding.rules_the_log()) {
-        log.begin_epoch(leader_epoch).map_err(LogError::from)?;
+    if binding.as_ref().is_none_or(|binding| !binding.rules_the_log())
+        && let Err(error) = log.begin_epoch(leader_epoch)
+    {
+        error!(topic = %topic.name, partition = %partition.partition, %error, "the leader epoch has not begun");
     }
-    let name: Arc<str> = Arc::from(&*topic.name);
-    let mut replica = Replica::new(partition, name, log, leader_epoch, high_watermark, rules.clone());
+    let mut replica =
+        Replica::new(partition, topic.name.clone(), log, leader_epoch, high_watermark, rules.clone());
     replica.on_metadata(leader_epoch, rules, binding);
     Ok(replica)
 }
 
-fn delete(core: &Rc<Core>, topic_id: TopicId) {
-    let gone: Vec<_> = core
-        .partitions()
-        .iter()
-        .map(|replica| replica.partition())
-        .filter(|partition| partition.topic_id == topic_id)
-        .collect();
-    for partition in gone {
+fn delete(core: &Rc<Core>, topic_id: TopicId, name: &str) {
+    let partitions = core.partitions().iter().map(|replica| replica.partition()).collect::<Vec<_>>();
+    for partition in partitions.into_iter().filter(|partition| partition.topic_id == topic_id) {
         let removed = core.partitions().remove(partition, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
         core.machines().unload(partition);
-        let Some(mut replica) = removed else { continue };
-        match replica.log_mut().delete() {
-            Ok(job) => spawn(Queue::Background, async move {
-                match blocking(move || job.run()).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => error!(%partition, %error, "the files of a deleted partition stay"),
-                    Err(error) => error!(%partition, %error, "the files of a deleted partition stay"),
+        let Some(replica) = removed else { continue };
+        let (dir, _) = core.node().log_dirs().place(name, partition.partition);
+        core.node().log_dirs().forget(name, partition.partition);
+        match replica.into_log().delete() {
+            Ok(renamed) => spawn(Queue::Background, async move {
+                let removed = blocking(move || dir.remove(&renamed)).await;
+                if !matches!(removed, Ok(Ok(()))) {
+                    error!(%partition, ?removed, "the files of a deleted partition stay until the next start");
                 }
             })
             .detach(),
-            Err(error) => error!(%partition, %error, "a deleted partition keeps its name"),
+            Err(error) => error!(%partition, %error, "a deleted partition keeps its directory"),
         }
     }
 }

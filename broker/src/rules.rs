@@ -2,19 +2,26 @@
 
 use std::sync::Arc;
 
-use tarn_image::effective::TopicConfig;
+use tarn_image::effective::BrokerView;
+use tarn_image::effective::topic::{FlushPolicy as TopicFlush, TopicConfig};
+use tarn_image::{MetadataImage, TopicImage};
 use tarn_log::{FlushPolicy, LogConfig};
 use tarn_record::TimestampType;
+
+use crate::node::Node;
+
+/// With so many replicas, copies stand in for a flush (`tarn.flush` unset).
+const REPLICAS_INSTEAD_OF_FLUSH: usize = 3;
 
 /// What a topic's configuration comes to.
 #[derive(Clone, Debug)]
 pub struct TopicRules {
     /// What its logs act on.
     pub log: Arc<LogConfig>,
-    /// What an acknowledgement promises about the disk.
-    pub flush: FlushPolicy,
     /// `max.message.bytes`.
     pub max_message_bytes: usize,
+    /// `max.decompressed.message.bytes`.
+    pub max_decompressed_bytes: usize,
     /// Whether `cleanup.policy` includes compact, so that every record has a key.
     pub compacted: bool,
     /// `message.timestamp.type`.
@@ -23,40 +30,45 @@ pub struct TopicRules {
     pub timestamp_before_max_ms: i64,
     /// `message.timestamp.after.max.ms`.
     pub timestamp_after_max_ms: i64,
-    /// `min.insync.replicas`.
-    pub min_insync_replicas: usize,
 }
 
 impl TopicRules {
-    /// The rules that a topic's effective configuration makes, for partitions with `replicas` replicas:
-    /// with fewer than three, a flush stands in for the copies that are missing.
-    pub fn of(config: &TopicConfig<'_>, replicas: usize) -> TopicRules {
-        let default = if replicas < 3 { FlushPolicy::Group } else { FlushPolicy::None };
-        let flush = match config.text("tarn.flush.policy").as_deref() {
-            Some("none") => FlushPolicy::None,
-            Some("group") => FlushPolicy::Group,
-            Some("each") => FlushPolicy::Each,
-            _ => default,
+    /// The rules of `topic` on this node.
+    pub fn of(image: &MetadataImage, node: &Node, topic: &TopicImage) -> TopicRules {
+        let broker = node.broker_id().to_string();
+        let view = BrokerView::new(image.configs(), &broker, &node.config().properties);
+        let config = TopicConfig::resolve(image.configs().topic(&topic.name), &view);
+        let replicas = topic.partitions.values().map(|partition| partition.replicas.len()).max().unwrap_or(1);
+        let expiration_ms = node.config().storage.producer_id_expiration_ms;
+        TopicRules::from_config(&config, replicas, expiration_ms)
+    }
+
+    fn from_config(config: &TopicConfig, replicas: usize, producer_expiration_ms: i64) -> TopicRules {
+        let flush = match config.flush {
+            TopicFlush::None => FlushPolicy::None,
+            TopicFlush::Group => FlushPolicy::Group,
+            TopicFlush::Each => FlushPolicy::Each,
+            TopicFlush::ByReplicas if replicas < REPLICAS_INSTEAD_OF_FLUSH => FlushPolicy::Group,
+            TopicFlush::ByReplicas => FlushPolicy::None,
         };
+        let size = |bytes: i32| u32::try_from(bytes).unwrap_or(0);
         let log = LogConfig {
-            segment_bytes: config.number("segment.bytes") as u32,
-            segment_ms: config.number("segment.ms"),
-            segment_jitter_ms: config.number("segment.jitter.ms"),
-            index_interval_bytes: config.number("index.interval.bytes") as u32,
-            segment_index_bytes: config.number("segment.index.bytes") as u32,
-            producer_expiration_ms: config.broker_number("producer.id.expiration.ms"),
+            segment_bytes: size(config.segment_bytes),
+            segment_ms: config.segment_ms,
+            segment_jitter_ms: config.segment_jitter_ms,
+            index_interval_bytes: size(config.index_interval_bytes),
+            segment_index_bytes: size(config.segment_index_bytes),
+            producer_expiration_ms,
             flush,
         };
-        let log_append_time = config.text("message.timestamp.type").as_deref() == Some("LogAppendTime");
         TopicRules {
             log: Arc::new(log),
-            flush,
-            max_message_bytes: config.number("max.message.bytes").max(0) as usize,
-            compacted: config.text("cleanup.policy").is_some_and(|policy| policy.contains("compact")),
-            timestamp_type: if log_append_time { TimestampType::LogAppendTime } else { TimestampType::CreateTime },
-            timestamp_before_max_ms: config.number("message.timestamp.before.max.ms"),
-            timestamp_after_max_ms: config.number("message.timestamp.after.max.ms"),
-            min_insync_replicas: config.number("min.insync.replicas").max(1) as usize,
+            max_message_bytes: usize::try_from(config.max_message_bytes).unwrap_or(0),
+            max_decompressed_bytes: usize::try_from(config.max_decompressed_message_bytes).unwrap_or(0),
+            compacted: config.cleanup.compact,
+            timestamp_type: config.timestamp_type,
+            timestamp_before_max_ms: config.timestamp_before_max_ms,
+            timestamp_after_max_ms: config.timestamp_after_max_ms,
         }
     }
 }

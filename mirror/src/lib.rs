@@ -4,8 +4,17 @@
 //! stand the drivers that own connections and timers (`link`, `fetch::lane`, `manager`). The crate reaches
 //! its own cluster through one trait, `local_cluster`.
 
+pub mod alignment;
+pub mod backoff;
 pub mod coordinator;
+pub mod fetch;
 pub mod lag;
+pub mod limits;
+pub mod link;
 pub mod local_cluster;
+pub mod metrics;
+pub mod post;
 pub mod reasons;
+pub mod source;
 pub mod state;
+pub mod sync;

@@ -58,6 +58,8 @@ reasons! {
     SourceTlsFailed "SOURCE_TLS_FAILED" OfTheLink,
     /// The source does not know a leader of the partition just now.
     SourceLeaderUnknown "SOURCE_LEADER_UNKNOWN" Retried,
+    /// The source answers with an error that has no code of its own here.
+    SourceError "SOURCE_ERROR" Retried,
     /// The topic is gone from the source: seen twice.
     SourceTopicDeleted "SOURCE_TOPIC_DELETED" Terminal,
     /// The source has another topic under the same name.

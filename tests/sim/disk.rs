@@ -88,6 +88,11 @@ impl SimDisk {
         self.lock().until_power_loss = Some(changes);
     }
 
+    /// The power stays, whatever was announced.
+    pub(crate) fn keep_power(&self) {
+        self.lock().until_power_loss = None;
+    }
+
     pub(crate) fn power_lost(&self) -> bool {
         self.lock().power_lost
     }
@@ -103,6 +108,17 @@ impl SimDisk {
         for inode in &mut state.inodes {
             inode.written = Some(inode.bytes.len() as u64);
         }
+    }
+
+    /// The files of a directory with their sizes, and how much of each is on the medium.
+    pub(crate) fn describe(&self, dir: &Path) -> String {
+        let state = self.lock();
+        let Ok(names) = state.names.list(dir) else { return "no directory".to_owned() };
+        let shown = names.filter_map(|(name, target)| match *target {
+            Target::File(inode) => Some(format!("{name} {}", state.inodes[inode].describe())),
+            Target::Dir(_) => None,
+        });
+        shown.collect::<Vec<_>>().join(", ").replace("0000000000000000", "")
     }
 
     /// How many syncs succeeded.

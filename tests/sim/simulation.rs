@@ -36,6 +36,8 @@ pub(crate) trait World: Sized {
     fn settle(&mut self, schedule: &mut Schedule<Self::Event>) -> Result<(), Violation>;
     /// Numbers that differ when histories do.
     fn fingerprint(&self) -> u64;
+    /// How things stand, in a line: shown where one seed is replayed.
+    fn describe(&self) -> String;
 }
 
 /// What comes next, and what has been.
@@ -136,8 +138,15 @@ pub(crate) struct History {
     last_events: VecDeque<String>,
 }
 
+/// Whether a run shows each event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Show {
+    Nothing,
+    EachEvent,
+}
+
 /// Runs one seed for at most `events` events.
-pub(crate) fn run<W: World>(seed: u64, events: u64, broken: W::Broken) -> History {
+pub(crate) fn run<W: World>(seed: u64, events: u64, broken: W::Broken, show: Show) -> History {
     let mut schedule = Schedule::new();
     let mut recent: VecDeque<(i64, W::Event)> = VecDeque::with_capacity(EVENTS_SHOWN);
     let (mut happened, mut trace) = (0, 0u64);
@@ -150,7 +159,11 @@ pub(crate) fn run<W: World>(seed: u64, events: u64, broken: W::Broken) -> Histor
                 recent.pop_front();
             }
             recent.push_back((schedule.now_ms, event));
-            world.step(event, &mut schedule)?;
+            let stepped = world.step(event, &mut schedule);
+            if show == Show::EachEvent {
+                eprintln!("{happened:>6} {:>9} ms  {event:?}: {}", schedule.now_ms, world.describe());
+            }
+            stepped?;
             world.check()?;
             trace = trace.rotate_left(5).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ world.fingerprint();
         }
@@ -229,7 +242,7 @@ impl fmt::Display for Table {
 pub(crate) fn search<W: World>(seeds: std::ops::Range<u64>, events: u64) {
     let events = from_environment("EVENTS").unwrap_or(events);
     if let Some(seed) = from_environment("SEED") {
-        let history = run::<W>(seed, events, W::Broken::default());
+        let history = run::<W>(seed, events, W::Broken::default(), Show::EachEvent);
         assert!(history.violation.is_none(), "{}", history.report::<W>());
         return;
     }
@@ -260,8 +273,7 @@ pub(crate) fn must_be_found<W: World>(
 /// Demands that a seed gives the same history each time.
 pub(crate) fn must_repeat<W: World>(seeds: std::ops::Range<u64>, events: u64) {
     for seed in seeds {
-        let (first, second) =
-            (run::<W>(seed, events, W::Broken::default()), run::<W>(seed, events, W::Broken::default()));
+        let [first, second] = [(); 2].map(|()| run::<W>(seed, events, W::Broken::default(), Show::Nothing));
         let same = (first.trace, &first.tally, first.events) == (second.trace, &second.tally, second.events);
         assert!(same, "seed {seed} gives two histories");
     }
@@ -282,7 +294,7 @@ fn run_all<W: World>(
             if seed >= seeds.end || seed > failed.load(Ordering::Relaxed) {
                 return;
             }
-            let history = run::<W>(seed, events, broken);
+            let history = run::<W>(seed, events, broken, Show::Nothing);
             let mut results = results.lock().expect("no thread panics while it holds the results");
             results.0.add(&history);
             if history.violation.is_some() {

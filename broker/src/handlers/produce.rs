@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use tarn_image::TopicImage;
 use tarn_record::validate::{ClientBatch, ClientBatchValidator, InvalidBatch, ProduceRules, Progress};
 use tarn_record::{PartitionIndex, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{self, Reply};
@@ -23,7 +25,6 @@ use crate::core::Core;
 use crate::dispatch::frame;
 use crate::envelope::{Acks, AppendRequest, Envelope, Produced};
 use crate::limits;
-use crate::metadata_view::TopicRef;
 use crate::rules::TopicRules;
 
 /// The first version that names topics by id.
@@ -94,9 +95,9 @@ async fn plan_topic(core: &Rc<Core>, header: &RequestHeader, topic: TopicProduce
     let keys = TopicKeys { name: topic.name.to_owned_str(), id: topic.topic_id };
     let view = core.view();
     let found = if header.api_version >= BY_ID {
-        view.topic_by_id(tarn_record::TopicId(topic.topic_id)).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
+        view.topic_by_id(tarn_record::TopicId(topic.topic_id)).cloned().ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
     } else {
-        view.topic_by_name(&topic.name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        view.topic_by_name(&topic.name).cloned().ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
     };
     let mut partitions = Vec::with_capacity(topic.partition_data.len());
     for data in topic.partition_data {
@@ -120,7 +121,7 @@ async fn plan_topic(core: &Rc<Core>, header: &RequestHeader, topic: TopicProduce
 async fn check(
     core: &Rc<Core>,
     header: &RequestHeader,
-    topic: &TopicRef,
+    topic: &Arc<TopicImage>,
     data: PartitionProduceData,
 ) -> Result<ClientBatch, Outcomes> {
     let partition = TopicIdPartition { topic_id: topic.id, partition: PartitionIndex(data.index) };
@@ -128,12 +129,12 @@ async fn check(
     if INTERNAL.contains(&&*topic.name) && header.client_id.as_deref() != Some("__admin_client") {
         return Err(failed(ErrorCode::INVALID_TOPIC_EXCEPTION, "internal topics are written by coordinators only"));
     }
-    core.view().check_leader(partition).map_err(|error| Produced::failed(partition, error, None))?;
+    core.view().check_leader(core.node().broker_id(), partition).map_err(|error| Produced::failed(partition, error, None))?;
     let records = data.records.and_then(|records| records.to_bytes()).unwrap_or_default();
     if records.is_empty() {
         return Err(failed(ErrorCode::INVALID_RECORD, "a produce request holds one batch for each partition"));
     }
-    let rules = core.rules(topic.id);
+    let rules = core.rules(topic);
     let rules = produce_rules(&rules, header.api_version);
     let mut validator = ClientBatchValidator::new(records, &rules, Timestamp(wall_clock_ms()));
     loop {
@@ -153,7 +154,7 @@ fn produce_rules(rules: &TopicRules, api_version: i16) -> ProduceRules {
         before_max_ms: rules.timestamp_before_max_ms,
         after_max_ms: rules.timestamp_after_max_ms,
         zstd_allowed: api_version >= ZSTD,
-        decompressed_limit: limits::DECOMPRESSED_BATCH_BYTES,
+        decompressed_limit: rules.max_decompressed_bytes.min(limits::DECOMPRESSED_BATCH_BYTES),
     }
 }
 

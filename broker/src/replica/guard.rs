@@ -3,7 +3,7 @@
 //! A mirrored partition takes client writes only while its topic's desired state is stopping or stopped
 //! and the partition itself is STOPPED. What is not yet known is never taken for writable.
 
-use tarn_image::{Desired, MirrorBinding};
+use tarn_image::DesiredState;
 use tarn_mirror::local_cluster::{KnownState, MirrorGeneration};
 use tarn_mirror::state::MirrorState;
 use tarn_record::Offset;
@@ -14,7 +14,7 @@ use thiserror::Error;
 #[derive(Clone, Debug)]
 pub struct Binding {
     /// The binding in the metadata.
-    pub desired: MirrorBinding,
+    pub desired: tarn_image::Binding,
     /// What the coordinator knows of this partition.
     pub known: KnownState,
     /// The gate: open under this generation, or closed.
@@ -59,13 +59,13 @@ impl WriteRefused {
 
 impl Binding {
     /// A partition that has just been bound: closed, and nothing known of it.
-    pub fn new(desired: MirrorBinding) -> Binding {
+    pub fn new(desired: tarn_image::Binding) -> Binding {
         Binding { desired, known: KnownState::Unknown, gate: None, source_high_watermark: Offset(0) }
     }
 
     /// True while the mirror rules the partition's log: its retention, its epochs, its watermarks.
     pub fn rules_the_log(&self) -> bool {
-        self.desired.desired != Desired::Stopped && self.known != KnownState::Known(MirrorState::Stopped)
+        self.desired.desired != DesiredState::Stopped && self.known != KnownState::Known(MirrorState::Stopped)
     }
 
     /// Whether a client may append to `topic`.
@@ -76,8 +76,8 @@ impl Binding {
         let mirror = self.desired.mirror.to_string();
         let refused = |state| WriteRefused::ReadOnly { mirror: mirror.clone(), topic: topic.to_owned(), state };
         match (self.desired.desired, self.known) {
-            (Desired::Stopped, _) | (Desired::Stopping, KnownState::Known(MirrorState::Stopped)) => Ok(()),
-            (Desired::Stopping, KnownState::Unknown) => Err(WriteRefused::NotKnownYet { mirror }),
+            (DesiredState::Stopped, _) | (DesiredState::Stopping, KnownState::Known(MirrorState::Stopped)) => Ok(()),
+            (DesiredState::Stopping, KnownState::Unknown) => Err(WriteRefused::NotKnownYet { mirror }),
             (_, KnownState::Known(state)) => Err(refused(state.name())),
             (_, KnownState::Unknown | KnownState::None) => Err(refused("not known yet")),
         }

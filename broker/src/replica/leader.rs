@@ -12,12 +12,11 @@
 
 use std::sync::Arc;
 
-use tarn_log::{AppendError, Appended, FlushJob, FlushPolicy, Flushed, Log, ReadError, ReadPlan};
+use tarn_log::{AppendError, Appended, FlushJob, FlushPolicy, Flushed, Log, LogError, ReadError, ReadPlan, RemovalJob};
 use tarn_mirror::local_cluster::{
     Gate, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
 };
-use tarn_record::validate::ClientBatch;
-use tarn_record::{Epoch, Offset, Timestamp, TopicIdPartition};
+use tarn_record::{ClientBatch, Epoch, Offset, Timestamp, TopicIdPartition};
 use tarn_wire::ErrorCode;
 
 use super::guard::{Binding, WriteRefused};
@@ -48,6 +47,7 @@ pub struct Replica {
     binding: Option<Binding>,
     generations: u64,
     watchers: Vec<Watcher>,
+    removals: Vec<RemovalJob>,
 }
 
 /// Why a client's batch was not appended.
@@ -81,6 +81,7 @@ impl Replica {
             binding: None,
             generations: 0,
             watchers: Vec::new(),
+            removals: Vec::new(),
         };
         replica.advance_high_watermark();
         replica
@@ -104,6 +105,11 @@ impl Replica {
     /// The log, to be closed or deleted.
     pub fn log_mut(&mut self) -> &mut Log {
         &mut self.log
+    }
+
+    /// The log, to be deleted.
+    pub fn into_log(self) -> Log {
+        self.log
     }
 
     /// The epoch in which this broker leads.
@@ -184,20 +190,34 @@ impl Replica {
             return MirrorAppended::EpochBehind { batch_epoch: last.header().leader_epoch, leader_epoch };
         }
         binding.source_high_watermark = append.source_high_watermark;
-        let appended = self.log.append_as_is(&append.batches, now);
-        if append.source_log_start > self.log.start() {
-            // Advances at most to the end; records below the source's start are gone there too.
-            let start = append.source_log_start.min(self.log.end());
-            if let Err(error) = self.log.advance_start(start) {
-                return MirrorAppended::Storage(error.to_string());
-            }
-        }
+        let result = self.take_over(append, now);
         self.advance_high_watermark();
-        match appended {
-            Ok(_) => MirrorAppended::Appended { log_end: self.log.end(), high_watermark: self.high_watermark },
+        match result {
+            Ok(()) => MirrorAppended::Appended { log_end: self.log.end(), high_watermark: self.high_watermark },
             Err(AppendError::Storage(error)) => MirrorAppended::Storage(error.to_string()),
             Err(error) => MirrorAppended::NotNext { log_end: self.log.end(), reason: error.to_string() },
         }
+    }
+
+    /// Follows the source: its log start, and its batches as they are.
+    fn take_over(&mut self, append: &MirrorAppend, now: Timestamp) -> Result<(), AppendError> {
+        let source_start = append.source_log_start;
+        if source_start > self.log.end() {
+            // Nothing of what is here, if anything, is at the source any more.
+            let truncated = self.log.truncate_fully_and_start_at(source_start, now)?;
+            self.high_watermark = truncated.end;
+            self.removals.push(truncated.removal);
+        }
+        let appended = self.log.append_as_is(&append.batches, now);
+        if source_start > self.log.start() {
+            self.removals.extend(self.log.advance_start(source_start.min(self.log.end()), now)?);
+        }
+        appended.map(|_| ())
+    }
+
+    /// Files that the log has let go, to be removed on another thread.
+    pub fn take_removals(&mut self) -> Vec<RemovalJob> {
+        std::mem::take(&mut self.removals)
     }
 
     /// Opens or closes the gate for a mirror's appends. Every opening has a generation of its own.
@@ -305,14 +325,17 @@ impl Replica {
     }
 
     /// The flush is done: what it promises may now be seen.
-    pub fn flushed(&mut self, flushed: Flushed) -> bool {
-        self.log.flushed(flushed);
-        self.advance_high_watermark()
+    ///
+    /// # Errors
+    /// Where the flush does not fit the log.
+    pub fn flushed(&mut self, flushed: Flushed) -> Result<bool, LogError> {
+        self.log.flushed(flushed)?;
+        Ok(self.advance_high_watermark())
     }
 
     /// Whether an append has to be flushed before it is acknowledged.
     pub fn waits_for_flush(&self) -> bool {
-        self.rules.flush != FlushPolicy::None && !self.is_ruled_by_a_mirror()
+        self.rules.log.flush != FlushPolicy::None && !self.is_ruled_by_a_mirror()
     }
 
     /// True while a mirror rules the log.

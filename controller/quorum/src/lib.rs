@@ -1,11 +1,20 @@
 //! The controller: the metadata quorum in Kafka's format and protocol (KRaft), and what it decides.
 //!
 //! [`raft`] is the sans-IO core, [`metadata_log`] and [`snapshot`] what it keeps on the disk, [`decide`] one
-//! file for each decision, and [`server`] the driver that runs them on a thread of its own.
+//! file for each decision, [`speculative`] the image they see, and [`server`] the driver that runs them on a
+//! thread of its own. Others talk to it through a [`ControllerHandle`].
 
 pub mod batch;
+pub mod decide;
 pub mod format;
+pub mod load;
 pub mod metadata_log;
 pub mod quorum_state;
 pub mod raft;
+pub mod request;
+pub mod server;
 pub mod snapshot;
+pub mod speculative;
+
+pub use request::{Answered, ControllerHandle, ControllerRequest, ControllerResponse, NotController};
+pub use server::{ControllerError, ControllerOptions, ImageUpdate, Running};

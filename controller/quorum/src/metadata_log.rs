@@ -53,6 +53,16 @@ pub enum MetadataLogError {
     Snapshot(#[from] SnapshotError),
 }
 
+impl MetadataLogError {
+    /// True where the disk has no room: nothing was written, and a later try may succeed.
+    pub fn is_full(&self) -> bool {
+        match self {
+            MetadataLogError::Log(error) | MetadataLogError::Append(AppendError::Storage(error)) => error.is_full(),
+            _ => false,
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct MetadataLog {

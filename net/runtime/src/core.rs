@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 /// The number of a core among those of the process, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +48,27 @@ impl<T> CoreHandle<T> {
         let ended = self.thread.join();
         ended.ok().flatten().expect("a core that does not return takes the process down")
     }
+}
+
+/// How a core spent its time since it was last asked, or since its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreUsage {
+    /// Time in which tasks ran.
+    pub busy: Duration,
+    /// Time in which it did not sleep: tasks, and what the executor needs around them.
+    pub awake: Duration,
+    /// How often a task was run.
+    pub runs: u64,
+}
+
+/// How the core of this thread spent its time, for its metrics. Asking begins anew, so one task asks.
+///
+/// # Panics
+/// On a thread that is not a core.
+pub fn take_usage() -> CoreUsage {
+    assert!(queues::on_core(), "only a core can tell how it spent its time");
+    let stats = glommio::executor().executor_stats();
+    CoreUsage { busy: stats.executor_runtime(), awake: stats.total_runtime(), runs: stats.tasks_executed() }
 }
 
 /// Starts a core. `make` is called on its thread and gives the future to run there, in the network
@@ -130,12 +152,13 @@ fn die(core: &str, panic: &Panic) -> ! {
 pub(crate) mod tests {
     use super::*;
     use crate::channel::{mailbox, reply};
+    use crate::socket::Listener;
     use crate::{catch_panics, sleep, spawn, yield_if_needed, yield_now};
     use std::cell::Cell;
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Output};
     use std::rc::Rc;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     /// An executor that only looks at its mailbox when its preempt timer says so answers after 100 ms.
     const PROMPT: Duration = Duration::from_millis(40);
@@ -271,6 +294,24 @@ pub(crate) mod tests {
         });
     }
 
+    /// W13: what its tasks hold is given back before the thread ends, in flight or not.
+    #[test]
+    fn a_core_that_ends_drops_the_tasks_it_held() {
+        let (letters, mut inbox) = mailbox::<()>(1);
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 8).unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        run_on_core(|| async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let _receiving = spawn(Queue::Network, async move { socket.read(&mut [0; 8]).await });
+            let _accepting = spawn(Queue::Network, async move { listener.accept().await.map(drop) });
+            let _draining = spawn(Queue::Background, async move { inbox.recv().await });
+            let _sleeping = spawn(Queue::Mirror, sleep(Duration::from_secs(3600)));
+            sleep(Duration::from_millis(1)).await;
+        });
+        assert_eq!(std::io::Read::read(&mut client, &mut [0; 1]).unwrap(), 0, "the socket is closed");
+        assert!(letters.is_closed(), "the receiver is gone");
+    }
+
     /// W10: the executor's own choice would pin 30 MiB for each core.
     #[test]
     fn a_core_pins_little_memory() {
@@ -278,6 +319,23 @@ pub(crate) mod tests {
         let pinned = status.lines().find_map(|line| line.strip_prefix("VmPin:")).unwrap();
         let kib: u64 = pinned.trim().trim_end_matches(" kB").parse().unwrap();
         assert!(kib < 10 << 10, "{kib} KiB are pinned");
+    }
+
+    #[test]
+    fn usage_counts_work_and_begins_anew_when_asked() {
+        run_on_core(|| async {
+            sleep(Duration::from_millis(1)).await;
+            let first = take_usage();
+            assert!(first.runs > 0 && first.awake >= first.busy, "{first:?}");
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(10) {
+                yield_now().await;
+            }
+            sleep(Duration::from_millis(1)).await;
+            let worked = take_usage();
+            assert!(worked.busy >= Duration::from_millis(1), "{worked:?}");
+            assert!(take_usage().runs < worked.runs);
+        });
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub mod signal;
 pub mod socket;
 pub mod timer;
 
-pub use self::core::{CoreHandle, CoreId, CoreSpec, spawn_core};
+pub use self::core::{CoreHandle, CoreId, CoreSpec, CoreUsage, spawn_core, take_usage};
 pub use blocking::{BlockingError, blocking, blocking_sync};
 pub use panics::{Panic, catch_panics};
 pub use queues::{Queue, Task, spawn, yield_if_needed, yield_now};

@@ -111,7 +111,10 @@ mod tests {
             .collect();
         let (handles, bytes) = KEPT.with_borrow(|kept| (kept.handles.len(), kept.bytes));
         assert!(handles <= limits::KEPT_BUFFERS_MAX && bytes <= limits::KEPT_BYTES_MAX, "{handles} {bytes}");
-        assert_eq!(bytes, KEPT.with_borrow(|kept| kept.handles.iter().map(|handle| handle.bytes).sum::<usize>()));
+        assert_eq!(
+            bytes,
+            KEPT.with_borrow(|kept| kept.handles.iter().map(|handle| handle.bytes).sum::<usize>())
+        );
         drop(frames);
     }
 }

@@ -206,7 +206,8 @@ async fn call<R: Request>(
     let decoded = decode_response_header::<R::Response>(&mut cursor, version)
         .and_then(|_checked_when_read| R::Response::decode(&mut cursor, version));
     decoded.map_err(|error| {
-        let error = ClientError::Malformed { detail: format!("response to {api} version {version}: {error}") };
+        let error =
+            ClientError::Malformed { detail: format!("response to {api} version {version}: {error}") };
         calls.close(error.clone());
         error
     })

@@ -3,12 +3,12 @@
 //! One core accepts for all: its listeners own their ports alone, and the cores get connections in turn,
 //! through their mailboxes. Owned by the accepting core.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::cell::Cell;
 
 use tarn_runtime::channel::{Flag, Refused, Sender};
 use tarn_runtime::socket::{Listener, Socket};

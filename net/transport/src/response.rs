@@ -58,7 +58,8 @@ impl FrameWriter {
         FrameWriter { socket, pending: BytesMut::new(), progress, metrics }
     }
 
-    /// Writes a frame, the parts in files by boxed futures, so that connections without them stay small; its last small bytes may wait for [`flush`](Self::flush).
+    /// Writes a frame; its last small bytes may wait for [`flush`](Self::flush). Parts in files are written
+    /// by boxed futures, so that idle connections hold no room for them.
     pub(crate) async fn write(&mut self, frame: Frame) -> Result<(), WriteError> {
         let mut parts = frame.parts.into_iter().filter(|part| !part.is_empty()).peekable();
         while let Some(part) = parts.next() {

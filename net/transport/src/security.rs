@@ -33,7 +33,9 @@ impl FromStr for SecurityProtocol {
     fn from_str(name: &str) -> Result<SecurityProtocol, SecurityError> {
         match name.to_ascii_uppercase().as_str() {
             "PLAINTEXT" => Ok(SecurityProtocol::Plaintext),
-            known @ ("SSL" | "SASL_PLAINTEXT" | "SASL_SSL") => Err(SecurityError::NotServed(known.to_owned())),
+            known @ ("SSL" | "SASL_PLAINTEXT" | "SASL_SSL") => {
+                Err(SecurityError::NotServed(known.to_owned()))
+            }
             _ => Err(SecurityError::Unknown(name.to_owned())),
         }
     }

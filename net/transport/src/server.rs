@@ -101,7 +101,7 @@ impl<S: Service> Server<S> {
         let info = Rc::new(ConnectionInfo::new(id, listener, peer, local));
         let guard = OpenGuard::new(&self.open, &self.shared.metrics, seat);
         let shared = Rc::clone(&self.shared);
-        let f=(async move {
+        spawn(Queue::Network, async move {
             let stopped = async {
                 guard.open.stopped().await;
                 Ok(None)
@@ -117,9 +117,8 @@ impl<S: Service> Server<S> {
                     tracing::error!(%id, %peer, "connection closed: its service {panic}");
                 }
             }
-        });
-        eprintln!("TASK {}", size_of_val(&f));
-        spawn(Queue::Network, f).detach();
+        })
+        .detach();
     }
 }
 

@@ -99,7 +99,12 @@ pub struct ConnectionInfo {
 
 impl ConnectionInfo {
     /// A connection whose client has not said yet what it is.
-    pub fn new(id: ConnectionId, listener: ListenerName, peer: SocketAddr, local: SocketAddr) -> ConnectionInfo {
+    pub fn new(
+        id: ConnectionId,
+        listener: ListenerName,
+        peer: SocketAddr,
+        local: SocketAddr,
+    ) -> ConnectionInfo {
         ConnectionInfo { id, listener, peer, local, client_software: RefCell::new(None) }
     }
 

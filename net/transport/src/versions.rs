@@ -175,7 +175,11 @@ impl From<ApiVersionsResponse> for BrokerVersions {
 }
 
 /// The answer to an ApiVersions request of a version that is in the schema.
-pub(crate) fn answer(request: &ApiVersionsRequest, version: i16, data: &ApiVersionsData) -> ApiVersionsResponse {
+pub(crate) fn answer(
+    request: &ApiVersionsRequest,
+    version: i16,
+    data: &ApiVersionsData,
+) -> ApiVersionsResponse {
     if version >= 3 && client_software(request).is_none() {
         return refusal(ErrorCode::INVALID_REQUEST);
     }
@@ -183,7 +187,8 @@ pub(crate) fn answer(request: &ApiVersionsRequest, version: i16, data: &ApiVersi
     if version >= 5 && !request.cluster_id.as_ref().is_none_or(meant_for_us) {
         return refusal(ErrorCode::REBOOTSTRAP_REQUIRED);
     }
-    let supported = data.supported_features.iter().filter(|feature| version >= LEVEL_ZERO_FROM || feature.min > 0);
+    let supported =
+        data.supported_features.iter().filter(|feature| version >= LEVEL_ZERO_FROM || feature.min > 0);
     ApiVersionsResponse {
         api_keys: data.apis.advertised(),
         supported_features: supported

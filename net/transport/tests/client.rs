@@ -1,5 +1,7 @@
 //! The client against our own server, against brokers of other ages, and against what is no broker.
 
+#![allow(clippy::unwrap_used)]
+
 mod world;
 
 use std::future::Future;
@@ -199,15 +201,14 @@ fn what_is_no_broker_is_told_apart() {
         read_request(&mut stream);
         write_frame(&mut stream, &[1]);
     });
-    for (address, said) in [(http, "HTTP"), (tls, "TLS"), (other_id, "99"), (nonsense, ""), (tiny, "1 bytes")] {
+    for (address, said) in [(http, "HTTP"), (tls, "TLS"), (other_id, "99"), (nonsense, ""), (tiny, "1 bytes")]
+    {
         let error = refused(address);
         assert!(matches!(&error, ClientError::NotKafka { detail, .. } if detail.contains(said)), "{error}");
     }
-    let closing = refused(listen(|stream| drop(stream)));
+    let closing = refused(listen(drop));
     assert!(matches!(closing, ClientError::Closed { .. }), "{closing}");
-    let silent = refused(listen(|mut stream| {
-        while read_request(&mut stream).is_some() {}
-    }));
+    let silent = refused(listen(|mut stream| while read_request(&mut stream).is_some() {}));
     assert!(matches!(silent, ClientError::TimedOut { api: ApiKey::API_VERSIONS, .. }), "{silent}");
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert!(matches!(refused(nobody), ClientError::Unreachable { .. }));

@@ -1,5 +1,7 @@
 //! The server side over real sockets: what clients may do to it, and what it owes them.
 
+#![allow(clippy::unwrap_used)]
+
 mod world;
 
 use std::io::Write;
@@ -77,9 +79,7 @@ fn what_is_not_kafka_closes_its_own_connection_only() {
         let mut peer = world.connect();
         peer.stream.write_all(garbage).unwrap();
         assert_eq!(peer.assert_closed(), 0, "garbage {number} gets no answer");
-        eventually("it is counted", || {
-            world.metrics.connections_closed_malformed.get() == number as u64 + 1
-        });
+        eventually("it is counted", || world.metrics.connections_closed_malformed.get() == number as u64 + 1);
     }
     honest.send(ECHO, 5);
     assert_eq!(honest.receive(), (5, ECHO.to_owned()));
@@ -129,6 +129,23 @@ fn requests_of_every_size_arrive_whole() {
     }
     sending.join().unwrap();
     assert_eq!(world.budget.in_use(), 0);
+}
+
+#[test]
+fn requests_may_arrive_in_any_pieces() {
+    let world = World::start(ConnectionLimits::default());
+    let mut requests = Vec::new();
+    for (correlation_id, size) in (0..).zip([0, 30, 200]) {
+        requests.extend(request(ECHO, correlation_id, &vec![0; size]));
+    }
+    for piece in [1, 3, 7, 23, 100] {
+        let mut peer = world.connect();
+        for bytes in requests.chunks(piece) {
+            peer.stream.write_all(bytes).unwrap();
+        }
+        let answered: Vec<i32> = (0..3).map(|_| peer.receive().0).collect();
+        assert_eq!(answered, [0, 1, 2], "pieces of {piece}");
+    }
 }
 
 #[test]

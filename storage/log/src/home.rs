@@ -61,9 +61,6 @@ pub(crate) const DELETED_SUFFIX: &str = ".deleted";
 /// The leader epochs of the log.
 pub(crate) const EPOCHS_FILE: &str = "leader-epoch-checkpoint";
 
-/// From where a recovery has to look, after a truncation below what was flushed. A file of Tarn's own.
-pub(crate) const TRUNCATION_FILE: &str = "truncation-checkpoint";
-
 /// What the directory of a deleted partition is called.
 pub(crate) const DELETED_DIR_SUFFIX: &str = "-delete";
 
@@ -117,6 +114,12 @@ impl Home {
         }
         self.disk.rename(&self.path, &renamed).map_err(|cause| LogError::io("rename", &self.path, cause))?;
         Ok(renamed)
+    }
+
+    /// Makes the directory's own name survive a crash.
+    pub(crate) fn sync_parent(&self) -> Result<(), LogError> {
+        let parent = self.path.parent().unwrap_or(&self.path);
+        self.disk.sync_dir(parent).map_err(|cause| LogError::io("sync", parent, cause))
     }
 
     /// Makes the names in the directory survive a crash.

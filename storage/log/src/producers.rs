@@ -150,6 +150,13 @@ impl ProducerStates {
         self.unreplicated.clear();
     }
 
+    /// Replaces what was built anew after a truncation to `end` by what is known better: which of the
+    /// completed transactions the high watermark had not passed. `before` is the state before.
+    pub fn keep_unreplicated(&mut self, before: &ProducerStates, end: Offset) {
+        let kept = before.unreplicated.iter().filter(|(_, marker)| **marker < end);
+        self.unreplicated = kept.map(|(&first, &marker)| (first, marker)).collect();
+    }
+
     /// The producers, by id.
     pub fn iter(&self) -> impl Iterator<Item = (ProducerId, &Producer)> + '_ {
         self.producers.iter().map(|(&id, producer)| (id, &**producer))
@@ -302,6 +309,23 @@ pub(crate) mod tests {
         assert_eq!(states.first_unstable(), Some(Offset(5)));
         states.on_high_watermark(Offset(9));
         assert_eq!(states.first_unstable(), None);
+    }
+
+    #[test]
+    fn a_truncation_keeps_back_what_was_not_replicated_before() {
+        let mut before = ProducerStates::default();
+        for (id, first) in [(1, 0), (2, 10), (3, 20)] {
+            before.update(&in_transaction(data(id, 0, 0, 1, first)), None);
+            before.update(&marker(id, 0, first + 1), Some(&end(ControlType::Commit, 0)));
+        }
+        before.on_high_watermark(Offset(5));
+        let mut after = ProducerStates::default();
+        after.update(&in_transaction(data(1, 0, 0, 1, 0)), None);
+        after.update(&marker(1, 0, 1), Some(&end(ControlType::Commit, 0)));
+        after.keep_unreplicated(&before, Offset(15));
+        assert_eq!(after.first_unstable(), Some(Offset(10)));
+        after.on_high_watermark(Offset(12));
+        assert_eq!(after.first_unstable(), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! below the recovery point is an error, never a silent loss.
 
 use std::collections::BTreeMap;
+use std::io::IoSlice;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,10 +15,11 @@ use tarn_record::{Offset, Timestamp, TopicId};
 
 use crate::checkpoints::PartitionMetadata;
 use crate::config::LogConfig;
+use crate::disk::Open;
 use crate::epochs::EpochHistory;
 use crate::error::LogError;
-use crate::home::{DELETED_SUFFIX, Home, Kind, TRUNCATION_FILE};
-use crate::log::{Dirt, Log};
+use crate::home::{DELETED_SUFFIX, Home, Kind};
+use crate::log::{Dirt, Log, TruncationMark, Until};
 use crate::producers::ProducerStates;
 use crate::segment::{FileSizes, Segment};
 
@@ -62,12 +64,12 @@ struct Listing {
     snapshots: BTreeMap<Offset, u64>,
     /// What an interrupted operation left.
     leftovers: Vec<PathBuf>,
-    has_truncation: bool,
     /// A compaction of Kafka's that was interrupted: segments may be missing beside it.
     swap: Option<PathBuf>,
 }
 
-/// Makes the directory of a new log.
+/// Makes the directory of a new log. Nothing is synced: before the first flush a crash may leave no log, or
+/// one without a topic id.
 pub(crate) fn create(
     home: Arc<Home>,
     topic_id: TopicId,
@@ -79,15 +81,25 @@ pub(crate) fn create(
     if !listing.segments.is_empty() {
         return Err(LogError::Exists { path: home.path.clone() });
     }
-    let path = home.path.join(PartitionMetadata::FILE_NAME);
-    let metadata = PartitionMetadata { topic_id }.write();
-    let written = home.disk.write_atomically(&path, &metadata);
-    written.map_err(|cause| LogError::io("write", &path, cause))?;
+    write_topic_id(&home, topic_id)?;
     let segment = Segment::create(&home, Offset(0), now)?;
     let mut log = empty(home, topic_id, config);
     log.segments.push(segment);
     log.dirt.names = true;
+    log.dirt.created = true;
     Ok(log)
+}
+
+/// Writes `partition.metadata`, which the first flush syncs.
+pub(crate) fn write_topic_id(home: &Home, topic_id: TopicId) -> Result<(), LogError> {
+    let path = home.path.join(PartitionMetadata::FILE_NAME);
+    let content = PartitionMetadata { topic_id }.write();
+    let file = home.disk.open(&path, Open::Create);
+    let written = file.and_then(|file| {
+        file.set_len(0)?;
+        file.write_at(&[IoSlice::new(&content)], 0)
+    });
+    written.map_err(|cause| LogError::io("write", &path, cause))
 }
 
 /// Opens the log in a directory.
@@ -103,21 +115,33 @@ pub(crate) fn open(
     }
     listing.leftovers.iter().try_for_each(|path| home.remove(path))?;
     let topic_id = read_topic_id(&home)?;
+    let mark = TruncationMark::read(&home)?;
     let mut log = empty(home, topic_id, config);
-    log.start = opening.log_start;
+    let believed = mark.clone().unwrap_or(TruncationMark {
+        recovery_point: opening.recovery_point,
+        start: opening.log_start,
+        gaps: Vec::new(),
+    });
+    log.start = opening.log_start.min(believed.start);
     let mut report = RecoveryReport::default();
     place_segments(&mut log, &listing, now)?;
-    let recovery_point = match listing.has_truncation {
-        true => opening.recovery_point.min(read_truncation(&log.home)?),
-        false => opening.recovery_point,
-    };
-    let mut opener = Opener { log: &mut log, report: &mut report, listing: &listing };
+    let mut opener = Opener { log: &mut log, report: &mut report, listing: &listing, gaps: &believed.gaps };
     if !opening.clean || opener.trust_files().is_err() {
-        opener.recover(recovery_point)?;
+        opener.recover(opening.recovery_point.min(believed.recovery_point))?;
     }
     opener.finish(now)?;
-    if listing.has_truncation {
-        log.dirt.truncation_until = Some(log.end);
+    match mark {
+        // Whoever closed the log wrote the checkpoint files after it.
+        Some(_) if opening.clean => TruncationMark::remove(&log.home)?,
+        Some(mark) => {
+            let newest_gap = mark.gaps.last().copied().unwrap_or(Offset(0));
+            log.dirt.truncation = Some(Until {
+                flushed: opening.recovery_point.max(newest_gap),
+                start: opening.log_start,
+                gaps: mark.gaps,
+            });
+        }
+        None => {}
     }
     Ok((log, report))
 }
@@ -184,7 +208,6 @@ impl Listing {
         if name.ends_with(".swap") {
             self.swap = Some(home.path.join(name));
         }
-        self.has_truncation |= name == TRUNCATION_FILE;
     }
 }
 
@@ -219,18 +242,4 @@ pub(crate) fn read_topic_id(home: &Home) -> Result<TopicId, LogError> {
     }
     let metadata = PartitionMetadata::read(&bytes).map_err(|cause| LogError::Checkpoint { path, cause })?;
     Ok(metadata.topic_id)
-}
-
-/// The content of `truncation-checkpoint`: the log was cut at this offset, below what was flushed.
-pub(crate) fn truncation_text(offset: Offset) -> String {
-    format!("0\n{offset}\n")
-}
-
-/// From where on the segments cannot be believed, by `truncation-checkpoint`; 0 where it says nothing.
-fn read_truncation(home: &Home) -> Result<Offset, LogError> {
-    let path = home.path.join(TRUNCATION_FILE);
-    let bytes = home.disk.read_all(&path).map_err(|cause| LogError::io("read", &path, cause))?;
-    let text = String::from_utf8_lossy(&bytes);
-    let offset = text.strip_prefix("0\n").and_then(|rest| rest.trim().parse().ok());
-    Ok(Offset(offset.unwrap_or(0)))
 }

@@ -33,6 +33,13 @@ enum Pending {
     SetLen(usize),
 }
 
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Whole,
+    Failed,
+}
+
 impl Inode {
     pub(super) fn new(path: &Path) -> Inode {
         Inode {
@@ -45,11 +52,18 @@ impl Inode {
         }
     }
 
-    /// Writes, and says whether bytes were replaced that readers were promised.
-    fn write(&mut self, position: usize, bytes: Vec<u8>) -> bool {
+    pub(super) fn describe(&self) -> String {
+        format!("{}/{}", self.durable.len(), self.bytes.len())
+    }
+
+    /// Writes, and says whether bytes were replaced that readers were promised. What a failed write leaves
+    /// is promised to nobody.
+    fn write(&mut self, position: usize, bytes: Vec<u8>, outcome: Outcome) -> bool {
         let end = (position + bytes.len()) as u64;
         let replaces = self.is_log && self.written.is_some_and(|written| (position as u64) < written);
-        self.written = self.written.map(|written| written.max(end));
+        if outcome == Outcome::Whole {
+            self.written = self.written.map(|written| written.max(end));
+        }
         write(&mut self.bytes, position, &bytes);
         self.pending.push(Pending::Write { position, bytes });
         replaces
@@ -161,7 +175,8 @@ impl DiskFile for SimFile {
                 bytes.truncate(state.rng.usize(..bytes.len().max(1)));
             }
             let inode = &mut state.inodes[self.inode];
-            if inode.write(position as usize, bytes) {
+            let outcome = if refused.is_some() { Outcome::Failed } else { Outcome::Whole };
+            if inode.write(position as usize, bytes, outcome) {
                 let twice = format!("bytes from position {position} on were written twice");
                 state.violation.get_or_insert(twice);
             }

@@ -43,7 +43,8 @@ impl LogWorld {
                 }
                 Ok(())
             }
-            Err(error) => self.operation_failed(&error, schedule),
+            // Of no use before a truncation succeeds.
+            Err(_) => self.disk_failed(schedule),
         }
     }
 
@@ -59,7 +60,8 @@ impl LogWorld {
                 self.start_saved = self.start_saved.min(offset);
                 Ok(())
             }
-            Err(error) => self.operation_failed(&error, schedule),
+            // Of no use before a truncation succeeds.
+            Err(_) => self.disk_failed(schedule),
         }
     }
 
@@ -73,7 +75,7 @@ impl LogWorld {
         let highest = self.oracle.last_stable().max(self.oracle.start);
         let offset = self.rng.i64(self.oracle.start..=highest);
         let before = self.oracle.start;
-        self.oracle.start = offset;
+        self.oracle.advance_start(offset);
         match self.log_mut().advance_start(Offset(offset), now(schedule)) {
             Ok(removal) => {
                 if offset > before {

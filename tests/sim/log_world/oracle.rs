@@ -5,13 +5,17 @@
 //! chances.
 
 use super::batches::Stored;
-use super::producers::Producers;
+use super::producers::{Aborted, Producers, aborted};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
     /// The history, from long before the log start.
     pub(crate) batches: Vec<Stored>,
     pub(crate) start: i64,
+    /// The highest log start so far: a crash may undo it, but epochs below may be forgotten.
+    pub(crate) start_highest: i64,
+    /// The log start when the process began: what transactions did below may be forgotten.
+    pub(crate) start_at_opening: i64,
     pub(crate) end: i64,
     pub(crate) high_watermark: i64,
     /// Batches below were promised to survive.
@@ -54,6 +58,16 @@ impl Oracle {
         }
     }
 
+    pub(crate) fn advance_start(&mut self, start: i64) {
+        self.start = start;
+        self.start_highest = self.start_highest.max(start);
+    }
+
+    /// The offset at which the epoch of a batch has to be known.
+    pub(crate) fn epoch_known_at(&self, batch: &Stored) -> Option<i64> {
+        Some(batch.base.max(self.start_highest)).filter(|offset| *offset <= batch.last)
+    }
+
     pub(crate) fn truncate(&mut self, end: i64) {
         let keep = self.batches.partition_point(|batch| batch.last < end);
         self.branch_at(keep);
@@ -66,7 +80,7 @@ impl Oracle {
     pub(crate) fn start_anew_at(&mut self, offset: i64) {
         self.branch_at(0);
         (self.start, self.end, self.high_watermark) = (offset, offset, offset);
-        self.flushed = 0;
+        (self.start_highest, self.flushed) = (offset, 0);
         self.producers = Producers::default();
     }
 
@@ -79,6 +93,7 @@ impl Oracle {
     pub(crate) fn may_start_anew_at(&mut self, offset: i64) {
         self.flushed = 0;
         self.add_other(0, Vec::new(), offset);
+        self.start_highest = self.start_highest.max(offset);
     }
 
     /// The number to hand to [`Oracle::flush_done`] by a flush that begins now.
@@ -105,6 +120,23 @@ impl Oracle {
         let first = self.batches.partition_point(|batch| batch.last < from);
         let after = self.batches.partition_point(|batch| batch.last < upper);
         &self.batches[first..after.max(first)]
+    }
+
+    /// Compares the aborted transactions that touch `from..upper` with those found: producer, first offset
+    /// and marker. Those that began before all that the process could see may be missing or look shorter.
+    pub(crate) fn compare_aborted(&self, from: i64, upper: i64, found: &[Aborted]) -> Result<(), String> {
+        let (doubtful, mut expected): (Vec<Aborted>, Vec<Aborted>) = aborted(&self.batches, from, upper)
+            .into_iter()
+            .partition(|&(_, first, _)| first < self.start_at_opening);
+        let doubted = |marker| doubtful.iter().any(|&(_, _, doubtful)| doubtful == marker);
+        let mut found = found.to_vec();
+        found.retain(|&(_, _, marker)| !doubted(marker));
+        if !self.producers.transactions_are_known() {
+            found.retain(|&(_, first, _)| first >= self.start_at_opening);
+            expected.retain(|entry| found.contains(entry));
+            found.retain(|entry| expected.contains(entry));
+        }
+        if found == expected { Ok(()) } else { Err(format!("{found:?} instead of {expected:?}")) }
     }
 
     /// The first record with this timestamp or a later one.
@@ -177,6 +209,7 @@ impl Oracle {
     /// The process starts with what was found; one replica: what is there is replicated.
     fn adopt(&mut self, found: &Found) {
         (self.start, self.end, self.high_watermark) = (found.start, found.end, found.end);
+        self.start_at_opening = found.start;
         self.flushed = self.flushed.min(found.end);
         self.others.clear();
         self.replay();

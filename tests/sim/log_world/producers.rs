@@ -17,6 +17,8 @@ pub(crate) struct Producers {
     open: BTreeMap<i64, i64>,
     /// Completed transactions whose marker the high watermark has not passed: first offset to marker.
     unreplicated: BTreeMap<i64, i64>,
+    /// A restart may have forgotten a transaction, since it began below the log start.
+    forgetful: bool,
 }
 
 /// What the log knows of one producer.
@@ -29,7 +31,8 @@ struct Known {
     certain: usize,
     /// False where a restart may have forgotten the producer as a whole.
     sure: bool,
-    last_offset: i64,
+    /// Where the log tells epoch and sequence: the newest batch, or the marker that began the epoch.
+    told_at: i64,
     transaction: Option<i64>,
 }
 
@@ -63,8 +66,9 @@ impl Producers {
         history.iter().for_each(|batch| producers.apply(batch));
         for known in producers.known.values_mut() {
             known.certain = known.certain.min(1);
-            known.sure = known.last_offset >= start;
+            known.sure = known.told_at >= start;
         }
+        producers.forgetful = producers.open.keys().any(|first| *first < start);
         producers
     }
 
@@ -88,6 +92,11 @@ impl Producers {
 
     fn apply_records(&mut self, batch: &Stored, sent: Sent) {
         let known = self.at_epoch(sent.id, sent.epoch, batch.last);
+        if !known.sure {
+            known.certain = 0;
+            known.sure = true;
+        }
+        known.told_at = batch.last;
         known.batches.push((sent.first_sequence, sent.last_sequence(), batch.base));
         known.certain = REMEMBERED.min(known.certain + 1);
         if sent.transactional && known.transaction.is_none() {
@@ -102,24 +111,26 @@ impl Producers {
             batches: Vec::new(),
             certain: 0,
             sure: true,
-            last_offset: offset,
+            told_at: offset,
             transaction: None,
         });
         if known.epoch != epoch {
             known.epoch = epoch;
             known.batches.clear();
             known.certain = 0;
-        }
-        if !known.sure {
-            known.certain = 0;
+            known.told_at = offset;
             known.sure = true;
         }
-        known.last_offset = offset;
         known
     }
 
     pub(crate) fn on_high_watermark(&mut self, high_watermark: i64) {
         self.unreplicated.retain(|_, marker| *marker >= high_watermark);
+    }
+
+    /// True where it is certain which transactions the log knows.
+    pub(crate) fn transactions_are_known(&self) -> bool {
+        !self.forgetful
     }
 
     /// The last stable offset of a log that starts at `start`.
@@ -190,8 +201,11 @@ impl Known {
     }
 }
 
-/// The aborted transactions that touch `from..upper`: producer, first offset and marker, by marker.
-pub(crate) fn aborted(history: &[Stored], from: i64, upper: i64) -> Vec<(i64, i64, i64)> {
+/// An aborted transaction: producer, first offset and marker.
+pub(crate) type Aborted = (i64, i64, i64);
+
+/// The aborted transactions that touch `from..upper`, by marker.
+pub(crate) fn aborted(history: &[Stored], from: i64, upper: i64) -> Vec<Aborted> {
     let mut began: BTreeMap<i64, i64> = BTreeMap::new();
     let mut aborted = Vec::new();
     for batch in history {

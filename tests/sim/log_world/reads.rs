@@ -1,11 +1,12 @@
 //! What is read, and what the log must return.
 
-use tarn_log::ReadError;
+use tarn_log::{AbortedTransaction, ReadError};
 use tarn_record::{Offset, Timestamp, batches};
 
 use super::batches::Stored;
 use super::oracle::Found;
-use super::{Broken, Event, HeldPlan, LogWorld, producers};
+use super::producers::Aborted;
+use super::{Broken, Event, HeldPlan, LogWorld};
 use crate::simulation::{Schedule, Violation};
 
 impl LogWorld {
@@ -44,16 +45,9 @@ impl LogWorld {
             Ok(found) => found,
             Err(error) => return self.read_failed(&error.to_string(), schedule),
         };
-        let found: Vec<_> = found
-            .iter()
-            .map(|aborted| (aborted.producer_id.0, aborted.first_offset.0, aborted.last_offset.0))
-            .collect();
-        let expected = producers::aborted(&self.oracle.batches, from, upper);
-        if found != expected {
-            let text = format!("of {from} up to {upper}: {found:?} instead of {expected:?}");
-            return Err(Violation::new("aborted", text));
-        }
-        Ok(())
+        self.oracle
+            .compare_aborted(from, upper, &aborted_as_found(&found))
+            .map_err(|text| Violation::new("aborted", format!("of {from} up to {upper}: {text}")))
     }
 
     pub(super) fn hold_plan(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
@@ -153,7 +147,7 @@ impl LogWorld {
             if (known.base, &known.bytes) != (*base, bytes) {
                 return wrong(format!("another batch at offset {base}"));
             }
-            let offset = known.base.max(self.oracle.start);
+            let Some(offset) = self.oracle.epoch_known_at(known) else { continue };
             let epoch = self.open().log.epochs().at(Offset(offset)).map(|epoch| epoch.0);
             if epoch != Some(known.epoch) {
                 let text = format!("offset {offset} is of epoch {}, found {epoch:?}", known.epoch);
@@ -163,13 +157,8 @@ impl LogWorld {
         let (start, end) = (self.oracle.start, self.oracle.end);
         let aborted = self.open().log.aborted_transactions(Offset(start), Offset(end));
         let aborted = aborted.map_err(|error| Violation::new("aborted", error.to_string()))?;
-        let expected = producers::aborted(&self.oracle.batches, start, end);
-        let same =
-            aborted.iter().map(|entry| (entry.producer_id.0, entry.first_offset.0, entry.last_offset.0));
-        if !same.eq(expected.iter().copied()) {
-            return Err(Violation::new("aborted", format!("{aborted:?} instead of {expected:?}")));
-        }
-        Ok(())
+        let compared = self.oracle.compare_aborted(start, end, &aborted_as_found(&aborted));
+        compared.map_err(|text| Violation::new("aborted", text))
     }
 
     /// A read may fail only where the power did.
@@ -200,6 +189,11 @@ fn touched(readable: &[Stored], bytes: usize) -> Option<&Stored> {
         seen += batch.bytes.len();
         seen >= bytes
     })
+}
+
+fn aborted_as_found(found: &[AbortedTransaction]) -> Vec<Aborted> {
+    let plain = |entry: &AbortedTransaction| (entry.producer_id.0, entry.first_offset.0, entry.last_offset.0);
+    found.iter().map(plain).collect()
 }
 
 fn wrong(text: impl Into<String>) -> Result<(), Violation> {

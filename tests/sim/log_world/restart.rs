@@ -44,8 +44,12 @@ impl LogWorld {
 
     /// The log is closed in order. Then the process starts again, and sometimes the machine too.
     pub(super) fn close(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
+        self.run_flush(schedule)?;
+        if self.disk.power_lost() {
+            return Ok(());
+        }
+        self.end_flush(schedule)?;
         let began = self.oracle.flush_begins();
-        self.open_mut().flush = Flush::None;
         let not_closed = self.broken == Broken::CleanMarkWithoutClose;
         if !not_closed && let Err(error) = self.log_mut().close() {
             return self.operation_failed(&error, schedule).and_then(|()| match self.disk.power_lost() {
@@ -73,7 +77,7 @@ impl LogWorld {
     fn start_again(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         schedule.retain(|event| !is_of_the_process(event));
         self.disk.set_faults(self.quiet());
-        if self.rng.u8(..6) == 0 {
+        if !self.at_rest && self.rng.u8(..6) == 0 {
             self.disk.lose_power_after(self.rng.u32(..25));
         }
         let (log, dir) = loop {

@@ -57,6 +57,11 @@ impl<R> Decision<R> {
         Decision { batches, response }
     }
 
+    /// The same decision with its answer in another type.
+    pub fn map<S>(self, wrap: impl FnOnce(R) -> S) -> Decision<S> {
+        Decision { batches: self.batches, response: wrap(self.response) }
+    }
+
     /// The same answer with nothing written, where `validate_only` asks for that.
     pub fn validated(self, validate_only: bool) -> Decision<R> {
         if validate_only { Decision::unchanged(self.response) } else { self }

@@ -203,19 +203,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pushed_arrives_without_the_corks_delay() {
-        run_on_core(|| async {
-            let (mut near, mut far) = pair().await;
-            let file = file_of(&pattern(10));
-            near.send_file(&file, 0, 10, Then::More).await.unwrap();
-            let begun = crate::now();
-            near.send_file(&file, 0, 10, Then::Push).await.unwrap();
-            received(&mut far, 20).await;
-            assert!(begun.elapsed() < Duration::from_millis(150), "{:?}", begun.elapsed());
-        });
-    }
-
-    #[test]
     fn a_file_that_shrank_under_the_reader_is_an_error() {
         run_on_core(|| async {
             let (mut near, _far) = pair().await;

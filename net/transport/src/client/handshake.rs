@@ -116,7 +116,10 @@ mod tests {
         for (bytes, said) in [(*b"HTTP", "\"HTTP\""), ([0x15, 3, 3, 0], "TLS")] {
             let announced = i32::from_be_bytes(bytes);
             let error = about(&endpoint, ClientError::TooLarge { announced, limit: 1 });
-            assert!(matches!(&error, ClientError::NotKafka { detail, .. } if detail.contains(said)), "{error}");
+            assert!(
+                matches!(&error, ClientError::NotKafka { detail, .. } if detail.contains(said)),
+                "{error}"
+            );
         }
     }
 }

@@ -171,7 +171,13 @@ pub(crate) fn request(command: &str, correlation_id: i32, body: &[u8]) -> Vec<u8
 }
 
 /// The bytes of any request with a header of version 1.
-pub(crate) fn header(key: ApiKey, version: i16, client_id: &str, correlation_id: i32, body: &[u8]) -> Vec<u8> {
+pub(crate) fn header(
+    key: ApiKey,
+    version: i16,
+    client_id: &str,
+    correlation_id: i32,
+    body: &[u8],
+) -> Vec<u8> {
     let mut frame = Vec::new();
     frame.put_i32(i32::try_from(10 + client_id.len() + body.len()).unwrap());
     frame.put_i16(key.0);
@@ -221,9 +227,17 @@ impl Service for Commanded {
                 range(ApiKey::FETCH, 4, 18),
                 range(ApiKey::API_VERSIONS, 0, 5),
             ])),
-            supported_features: vec![FeatureLevels { name: Str::from_static("metadata.version"), min: 1, max: 33 }],
+            supported_features: vec![FeatureLevels {
+                name: Str::from_static("metadata.version"),
+                min: 1,
+                max: 33,
+            }],
             finalized_features_epoch: 5,
-            finalized_features: vec![FeatureLevels { name: Str::from_static("metadata.version"), min: 33, max: 33 }],
+            finalized_features: vec![FeatureLevels {
+                name: Str::from_static("metadata.version"),
+                min: 33,
+                max: 33,
+            }],
             cluster_id: Str::from_static("tests"),
             node_id: 1,
         }

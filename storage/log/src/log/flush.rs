@@ -13,10 +13,11 @@ use smallvec::SmallVec;
 use tarn_record::Offset;
 
 use super::Log;
+use crate::checkpoints::PartitionMetadata;
 use crate::descriptors::SegmentFile;
 use crate::disk::Open;
 use crate::error::LogError;
-use crate::home::{EPOCHS_FILE, Home, Kind, TRUNCATION_FILE};
+use crate::home::{EPOCHS_FILE, Home, Kind};
 use crate::segment::Segment;
 
 /// Syncs what was appended so far.
@@ -28,6 +29,7 @@ pub struct FlushJob {
     /// The content of `leader-epoch-checkpoint`, where it changed.
     epochs: Option<Vec<u8>>,
     names: bool,
+    created: bool,
     result: Flushed,
     /// Why the flush cannot succeed.
     blocked: Option<LogError>,
@@ -71,8 +73,14 @@ impl FlushJob {
             let written = self.home.disk.write_atomically(&path, epochs);
             written.map_err(|cause| LogError::io("write", &path, cause))?;
         }
+        if self.created {
+            sync_if_there(&self.home, self.home.path.join(PartitionMetadata::FILE_NAME))?;
+        }
         if self.names {
             self.home.sync()?;
+        }
+        if self.created {
+            self.home.sync_parent()?;
         }
         Ok(self.result)
     }
@@ -123,6 +131,7 @@ impl Log {
             segments: self.segments.iter().enumerate().skip(first).map(to_sync).collect(),
             epochs: epochs_changed.then(|| self.epochs.to_checkpoint()),
             names: std::mem::take(&mut self.dirt.names),
+            created: std::mem::take(&mut self.dirt.created),
             result: Flushed {
                 generation: self.generation,
                 upto: self.end,
@@ -157,11 +166,7 @@ impl Log {
                 self.segments[index].file().settle();
             }
         }
-        if self.dirt.truncation_until.is_some_and(|until| self.recovery_point >= until) {
-            self.dirt.truncation_until = None;
-            self.home.remove(&self.home.path.join(TRUNCATION_FILE))?;
-        }
-        Ok(())
+        self.drop_mark()
     }
 
     /// Makes everything durable and leaves the files so that the next start can trust them. Waits for
@@ -183,9 +188,6 @@ impl Log {
         }
         if has_news {
             self.sync_closing()?;
-        }
-        if self.dirt.truncation_until.take().is_some() {
-            self.home.remove(&self.home.path.join(TRUNCATION_FILE))?;
         }
         Ok(())
     }

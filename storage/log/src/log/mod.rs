@@ -19,6 +19,7 @@ mod read;
 mod roll;
 mod search;
 mod truncate;
+mod truncation_mark;
 
 use std::sync::Arc;
 
@@ -40,6 +41,7 @@ pub(crate) use append::aborted_entry;
 pub use flush::{FlushJob, Flushed};
 pub use search::{FoundTimestamp, TimestampSearch};
 pub use truncate::Truncated;
+pub(crate) use truncation_mark::{TruncationMark, Until};
 
 /// See the module.
 #[derive(Debug)]
@@ -73,18 +75,21 @@ pub(crate) struct Dirt {
     /// Changes of the epochs, and how many of them the file has.
     pub(crate) epoch_changes: u32,
     pub(crate) epoch_changes_saved: u32,
+    /// The directory is new: neither its name nor `partition.metadata` was synced.
+    pub(crate) created: bool,
     /// Names were made, changed or removed in the directory.
     pub(crate) names: bool,
     /// A truncation cut a segment that the next flush has to sync.
     pub(crate) cut: bool,
-    /// There is a `truncation-checkpoint`; it can go when all below this offset is flushed again.
-    pub(crate) truncation_until: Option<Offset>,
+    /// There is a `truncation-checkpoint`, and when it can go.
+    pub(crate) truncation: Option<Until>,
     /// Where the newest producer snapshot is.
     pub(crate) snapshot: Option<Offset>,
 }
 
 impl Log {
-    /// Makes the directory of a new partition, with an empty log that starts at offset 0.
+    /// Makes the directory of a new partition, with an empty log that starts at offset 0. Durable after
+    /// the first flush; a crash before it may leave nothing, or a log without a topic id.
     ///
     /// # Errors
     /// `Exists` where there is a directory with a log; or the system's refusal.
@@ -135,6 +140,19 @@ impl Log {
     /// The topic's id, as `partition.metadata` has it.
     pub fn topic_id(&self) -> TopicId {
         self.topic_id
+    }
+
+    /// Gives the topic's id to a log that has none, because its files are from before Kafka 2.8 or a crash
+    /// came soon after it was created.
+    ///
+    /// # Errors
+    /// Where the disk refused.
+    pub fn adopt_topic_id(&mut self, topic_id: TopicId) -> Result<(), LogError> {
+        recovery::write_topic_id(&self.home, topic_id)?;
+        self.topic_id = topic_id;
+        self.dirt.created = true;
+        self.dirt.names = true;
+        Ok(())
     }
 
     /// The configuration in force.

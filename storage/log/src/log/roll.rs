@@ -33,6 +33,9 @@ impl Log {
         if self.dirt.roll_next || !fits || self.is_due(header, now)? {
             // The log end, unless a gap is so wide that the batch would not fit there either.
             let at_end = last.0 - self.end.0 <= SEGMENT_OFFSETS_MAX;
+            if !at_end {
+                self.mark_gap(base)?;
+            }
             self.roll(if at_end { self.end } else { base }, now)?;
             return Ok(true);
         }

@@ -4,8 +4,8 @@
 //! between leaves an older but unbroken log; the segment that holds the first dropped batch is cut. The
 //! log then goes on in a new segment, so that no byte a reader was promised is ever replaced by another.
 //!
-//! When flushed offsets are dropped, the recovery point on the disk may lie above the new log end. Then
-//! the file `truncation-checkpoint` says from where a recovery has to look, until all is flushed again.
+//! What the directory's checkpoint files say of the log may be wrong from then on; see
+//! `truncation_mark`.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use tarn_record::{Offset, Timestamp};
 
 use super::Log;
 use crate::error::LogError;
-use crate::home::{Kind, TRUNCATION_FILE};
+use crate::home::Kind;
 use crate::recovery;
 use crate::removal::RemovalJob;
 use crate::segment::Segment;
@@ -47,7 +47,7 @@ impl Log {
         }
         let found = self.segments[self.segment_of(offset)].view().locate(offset)?;
         let end = found.map_or(offset, |found| found.header.base_offset.min(offset)).max(self.start);
-        self.begin_truncation(end)?;
+        self.begin_truncation(end, self.start)?;
         let mut removed = Vec::new();
         let kept = match &found {
             // Nothing of the segment stays.
@@ -70,6 +70,7 @@ impl Log {
             self.dirt.roll_next = true;
             if self.active_mut().resume()?.is_some_and(|last| last < end) {
                 // After a gap only the name of a segment can tell where the log ends.
+                self.mark_gap(end)?;
                 self.roll(end, now)?;
             }
         }
@@ -85,7 +86,7 @@ impl Log {
         offset: Offset,
         now: Timestamp,
     ) -> Result<Truncated, LogError> {
-        self.begin_truncation(offset)?;
+        self.begin_truncation(offset, offset)?;
         let mut removed = Vec::new();
         self.drop_segments_from(0, &mut removed)?;
         self.begin_anew(offset, now)?;
@@ -108,7 +109,9 @@ impl Log {
         if offset <= self.start {
             return Ok(None);
         }
+        self.mark_start(offset)?;
         self.start = offset;
+        self.drop_mark()?;
         self.epochs.advance_log_start(offset);
         self.dirt.epoch_changes += 1;
         if offset == self.end && self.active().size() > 0 {
@@ -125,9 +128,10 @@ impl Log {
         Ok((!removed.is_empty()).then(|| RemovalJob::new(self.home.clone(), removed)))
     }
 
-    /// The log start, where the checkpoint has to say it: where it is not that of the first segment.
+    /// The log start, where the checkpoint has to say it. Kafka leaves out those that are the base of the
+    /// first segment; but until the directory is synced a crash can bring segments below it back.
     pub fn start_to_checkpoint(&self) -> Option<Offset> {
-        (self.start > self.segments[0].base()).then_some(self.start)
+        (self.start > Offset(0)).then_some(self.start)
     }
 
     /// Leaves the log directory: renames the partition's directory so that its files can be removed later
@@ -149,20 +153,13 @@ impl Log {
         self.dirt.epoch_changes += u32::from(self.epochs.starts().len() != before);
     }
 
-    /// Raises the generation and says on the disk, before any byte is dropped, from where a recovery has
-    /// to look.
-    fn begin_truncation(&mut self, end: Offset) -> Result<(), LogError> {
+    /// Raises the generation and says on the disk, before any byte is dropped, what stays true.
+    fn begin_truncation(&mut self, end: Offset, start: Offset) -> Result<(), LogError> {
+        self.mark_truncation(end, start)?;
         self.generation += 1;
         self.dirt.epoch_changes += 1;
         self.dirt.snapshot = None;
-        if end < self.recovery_point {
-            let path = self.home.path.join(TRUNCATION_FILE);
-            let written = self.home.disk.write_atomically(&path, recovery::truncation_text(end).as_bytes());
-            written.map_err(|cause| LogError::io("write", &path, cause))?;
-            let until = self.dirt.truncation_until.unwrap_or(self.recovery_point);
-            self.dirt.truncation_until = Some(until.max(self.recovery_point));
-            self.recovery_point = end;
-        }
+        self.recovery_point = self.recovery_point.min(end);
         Ok(())
     }
 

@@ -15,6 +15,8 @@ pub(super) struct Opener<'a> {
     pub(super) log: &'a mut Log,
     pub(super) report: &'a mut RecoveryReport,
     pub(super) listing: &'a Listing,
+    /// The segments of which it is known that they follow a gap.
+    pub(super) gaps: &'a [Offset],
 }
 
 /// How a segment turned out.
@@ -73,11 +75,21 @@ impl Opener<'_> {
                 self.log.end = self.log.end.max(self.log.segments[index].base());
                 self.log.write_snapshot(self.log.end)?;
             }
-            if self.check_segment(index, recovery_point)? == Verdict::Cut {
+            let verdict = self.check_segment(index, recovery_point)?;
+            if verdict == Verdict::Cut || self.lost_its_end(index, recovery_point) {
                 return self.drop_after(index);
             }
         }
         Ok(())
+    }
+
+    /// True where a segment ends before the next begins, above what was flushed. A segment begins where the
+    /// one before it ends, so batches between them were written and did not reach the disk.
+    fn lost_its_end(&self, index: usize, recovery_point: Offset) -> bool {
+        let next = self.log.segments.get(index + 1);
+        next.is_some_and(|next| {
+            self.log.end < next.base() && next.base() > recovery_point && !self.gaps.contains(&next.base())
+        })
     }
 
     /// Builds a segment anew from its file, up to the first batch that is not right.
@@ -119,9 +131,13 @@ impl Opener<'_> {
         Ok(verdict)
     }
 
-    /// Removes the segments after a damaged one.
+    /// Removes the segments after a damaged one, newest first, for good: one that came back after another
+    /// crash would be taken for what follows the batches appended meanwhile.
     fn drop_after(&mut self, index: usize) -> Result<(), LogError> {
         let log = &mut *self.log;
+        if log.segments.len() == index + 1 {
+            return Ok(());
+        }
         while log.segments.len() > index + 1 {
             let Some(dropped) = log.segments.pop() else { break };
             self.report.dropped_segments += 1;
@@ -130,7 +146,7 @@ impl Opener<'_> {
                 log.home.remove(&log.home.file(dropped.base(), kind))?;
             }
         }
-        Ok(())
+        log.home.sync()
     }
 
     /// Builds the indexes that are missing of the segments before number `upto`.

@@ -1,0 +1,141 @@
+//! What the controller decides, for whoever asks this broker.
+
+use std::rc::Rc;
+
+use tarn_quorum::decide::partitions::Grower;
+use tarn_wire::messages as m;
+use tarn_wire::messages::bump_leader_epochs_response::BumpLeaderEpochsTopicResult;
+use tarn_wire::messages::create_partitions_response::CreatePartitionsTopicResult;
+use tarn_wire::messages::create_topics_response::CreatableTopicResult;
+use tarn_wire::messages::delete_topics_response::DeletableTopicResult;
+use tarn_wire::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
+use tarn_wire::{ErrorCode, Str};
+
+use crate::core::Core;
+use crate::dispatch::Call;
+
+/// What a client is told while the controller does not answer: to try again.
+const NO_CONTROLLER: ErrorCode = ErrorCode::NOT_CONTROLLER;
+
+/// Serves CreateTopics.
+pub async fn create_topics(call: &Call, request: m::CreateTopicsRequest) -> m::CreateTopicsResponse {
+    let names: Vec<Str> = request.topics.iter().map(|topic| topic.name.clone()).collect();
+    let decided = call.core.decided(call.core.node().controller().create_topics(request)).await;
+    decided.unwrap_or_else(|error| m::CreateTopicsResponse {
+        topics: names
+            .into_iter()
+            .map(|name| CreatableTopicResult {
+                name,
+                error_code: NO_CONTROLLER.0,
+                error_message: Some(error.to_string().into()),
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    })
+}
+
+/// Serves DeleteTopics.
+pub async fn delete_topics(call: &Call, request: m::DeleteTopicsRequest) -> m::DeleteTopicsResponse {
+    let named = request.topic_names.iter().map(|name| (Some(name.clone()), uuid::Uuid::nil()));
+    let by_state = request.topics.iter().map(|topic| (topic.name.clone(), topic.topic_id));
+    let asked: Vec<_> = named.chain(by_state).collect();
+    let decided = call.core.decided(call.core.node().controller().delete_topics(request)).await;
+    decided.unwrap_or_else(|error| m::DeleteTopicsResponse {
+        responses: asked
+            .into_iter()
+            .map(|(name, topic_id)| DeletableTopicResult {
+                name,
+                topic_id,
+                error_code: NO_CONTROLLER.0,
+                error_message: Some(error.to_string().into()),
+            })
+            .collect(),
+        ..Default::default()
+    })
+}
+
+/// Serves CreatePartitions.
+pub async fn create_partitions(call: &Call, request: m::CreatePartitionsRequest) -> m::CreatePartitionsResponse {
+    grow(&call.core, request, Grower::Client).await
+}
+
+/// Adds partitions to mirrored topics, as their mirror asks.
+pub async fn grow_mirrored_topics(
+    core: &Rc<Core>,
+    request: m::CreatePartitionsRequest,
+) -> m::CreatePartitionsResponse {
+    grow(core, request, Grower::Mirror).await
+}
+
+async fn grow(
+    core: &Rc<Core>,
+    request: m::CreatePartitionsRequest,
+    grower: Grower,
+) -> m::CreatePartitionsResponse {
+    let names: Vec<Str> = request.topics.iter().map(|topic| topic.name.clone()).collect();
+    let decided = core.decided(core.node().controller().create_partitions(request, grower)).await;
+    decided.unwrap_or_else(|error| m::CreatePartitionsResponse {
+        results: names
+            .into_iter()
+            .map(|name| CreatePartitionsTopicResult {
+                name,
+                error_code: NO_CONTROLLER.0,
+                error_message: Some(error.to_string().into()),
+            })
+            .collect(),
+        ..Default::default()
+    })
+}
+
+/// Serves IncrementalAlterConfigs.
+pub async fn alter_configs(
+    call: &Call,
+    request: m::IncrementalAlterConfigsRequest,
+) -> m::IncrementalAlterConfigsResponse {
+    let asked: Vec<_> =
+        request.resources.iter().map(|one| (one.resource_type, one.resource_name.clone())).collect();
+    let decided = call.core.decided(call.core.node().controller().alter_configs(request)).await;
+    decided.unwrap_or_else(|error| m::IncrementalAlterConfigsResponse {
+        responses: asked
+            .into_iter()
+            .map(|(resource_type, resource_name)| AlterConfigsResourceResponse {
+                error_code: NO_CONTROLLER.0,
+                error_message: Some(error.to_string().into()),
+                resource_type,
+                resource_name,
+            })
+            .collect(),
+        ..Default::default()
+    })
+}
+
+/// Serves DescribeQuorum.
+pub async fn describe_quorum(call: &Call, request: m::DescribeQuorumRequest) -> m::DescribeQuorumResponse {
+    match call.core.node().controller().describe_quorum(request).await {
+        Ok(answered) => answered.response,
+        Err(error) => m::DescribeQuorumResponse {
+            error_code: NO_CONTROLLER.0,
+            error_message: Some(error.to_string().into()),
+            ..Default::default()
+        },
+    }
+}
+
+/// Raises leader epochs, as a mirror asks.
+pub async fn bump_leader_epochs(
+    core: &Rc<Core>,
+    request: m::BumpLeaderEpochsRequest,
+) -> m::BumpLeaderEpochsResponse {
+    let names: Vec<Str> = request.topics.iter().map(|topic| topic.topic_name.clone()).collect();
+    let decided = core.decided(core.node().controller().bump_leader_epochs(request)).await;
+    decided.unwrap_or_else(|error| m::BumpLeaderEpochsResponse {
+        error_code: NO_CONTROLLER.0,
+        error_message: Some(error.to_string().into()),
+        topics: names
+            .into_iter()
+            .map(|topic_name| BumpLeaderEpochsTopicResult { topic_name, ..Default::default() })
+            .collect(),
+        ..Default::default()
+    })
+}

@@ -1,0 +1,131 @@
+//! The APIs of cluster mirroring (KIP-1279, mirror-schemas).
+
+mod describe;
+mod states;
+
+use std::rc::Rc;
+
+use tarn_mirror::settings::MirrorSettings;
+use tarn_mirror::source;
+use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig;
+use tarn_wire::messages::list_cluster_mirrors_response::ListedMirror;
+use tarn_wire::messages::{
+    CreateClusterMirrorRequest, CreateClusterMirrorResponse, ListClusterMirrorsRequest,
+    ListClusterMirrorsResponse, StartMirrorTopicsRequest, StartMirrorTopicsResponse,
+};
+use tarn_wire::{ErrorCode, Str};
+
+pub use describe::describe;
+pub use states::{read_offsets, read_states, write_states};
+pub(crate) use states::ends;
+
+use crate::core::Core;
+
+/// The key that pins the source's identity.
+const SOURCE_CLUSTER_ID: &str = "source.cluster.id";
+
+/// Serves CreateClusterMirror: asks the source who it is, and lets the controller decide.
+pub async fn create(core: &Rc<Core>, mut request: CreateClusterMirrorRequest) -> CreateClusterMirrorResponse {
+    let given = request.configs.iter();
+    let given = given.filter_map(|config| Some((config.name.to_string(), config.value.as_ref()?.to_string())));
+    let settings = match MirrorSettings::parse(&request.mirror_name, given) {
+        Ok(settings) => settings,
+        Err(error) => return refuse_create(error.code(), error.to_string()),
+    };
+    let exists = core.view().image().mirror(&request.mirror_name).is_some();
+    if settings.source_cluster_id.is_none() && !exists {
+        match source::cluster_id(&settings, core.node().cluster_id()).await {
+            Ok(id) => request
+                .configs
+                .push(MirrorConfig { name: SOURCE_CLUSTER_ID.into(), value: Some(id.into()) }),
+            Err(error) => return refuse_create(error.code(), error.to_string()),
+        }
+    }
+    match core.decided(core.node().controller().create_mirror(request)).await {
+        Ok(response) => response,
+        Err(error) => refuse_create(ErrorCode::COORDINATOR_NOT_AVAILABLE, error.to_string()),
+    }
+}
+
+fn refuse_create(error: ErrorCode, message: String) -> CreateClusterMirrorResponse {
+    CreateClusterMirrorResponse {
+        error_code: error.0,
+        error_message: Some(message.into()),
+        ..Default::default()
+    }
+}
+
+/// Serves StartMirrorTopics: finds the topics that the patterns mean at the source, and lets the
+/// controller decide.
+pub async fn start(core: &Rc<Core>, mut request: StartMirrorTopicsRequest) -> StartMirrorTopicsResponse {
+    if request.topics.is_empty() {
+        match resolve(core, &request).await {
+            Ok(topics) => request.topics = topics,
+            Err(refused) => return refused,
+        }
+    }
+    match core.decided(core.node().controller().start_mirror_topics(request)).await {
+        Ok(response) => response,
+        Err(error) => refuse_start(ErrorCode::COORDINATOR_NOT_AVAILABLE, error.to_string()),
+    }
+}
+
+async fn resolve(
+    core: &Rc<Core>,
+    request: &StartMirrorTopicsRequest,
+) -> Result<Vec<tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic>, StartMirrorTopicsResponse> {
+    let view = core.view();
+    let Some(mirror) = view.image().mirror(&request.mirror_name) else {
+        let message = format!("there is no mirror {}", &*request.mirror_name);
+        return Err(refuse_start(ErrorCode::UNKNOWN_CLUSTER_MIRROR, message));
+    };
+    let configs = mirror.configs.iter().map(|(name, value)| (&**name, &**value));
+    let settings = MirrorSettings::parse(&request.mirror_name, configs)
+        .map_err(|error| refuse_start(error.code(), error.to_string()))?;
+    let texts = |patterns: &[Str]| patterns.iter().map(|pattern| pattern.to_string()).collect::<Vec<_>>();
+    let (include, exclude) = (texts(&request.include_patterns), texts(&request.exclude_patterns));
+    let found = source::resolve(&settings, &include, &exclude, core.node().cluster_id()).await;
+    let found = found.map_err(|error| refuse_start(error.code(), error.to_string()))?;
+    Ok(found.iter().map(source::SourceTopic::to_start).collect())
+}
+
+fn refuse_start(error: ErrorCode, message: String) -> StartMirrorTopicsResponse {
+    StartMirrorTopicsResponse {
+        error_code: error.0,
+        error_message: Some(message.into()),
+        ..Default::default()
+    }
+}
+
+/// Serves ListClusterMirrors from the metadata.
+pub fn list(core: &Rc<Core>, request: &ListClusterMirrorsRequest) -> ListClusterMirrorsResponse {
+    let view = core.view();
+    let image = view.image();
+    let named = |filter: &Option<Vec<Str>>, value: &str| {
+        filter.as_ref().is_none_or(|names| names.iter().any(|name| &**name == value))
+    };
+    let mirrors = image.mirrors().filter(|mirror| {
+        named(&request.mirror_names, mirror.name)
+            && named(&request.source_cluster_ids, mirror.source_cluster_id().unwrap_or(""))
+    });
+    let listed = mirrors.map(|mirror| {
+        let topics: Vec<Str> = image
+            .bindings()
+            .topics_of(mirror.name)
+            .filter(|topic| {
+                let desired = image.bindings().of(topic).map(|binding| binding.desired.to_string());
+                named(&request.desired_states, &desired.unwrap_or_default())
+            })
+            .map(|topic| (&**topic).into())
+            .collect();
+        ListedMirror {
+            mirror_name: mirror.name.into(),
+            source_bootstrap: mirror.bootstrap_servers().into(),
+            source_cluster_id: mirror.source_cluster_id().unwrap_or("").into(),
+            upstream_cluster_ids: Vec::new(),
+            topic_count: topics.len() as i32,
+            topic_names: request.include_topic_names.then_some(topics),
+        }
+    });
+    ListClusterMirrorsResponse { mirrors: listed.collect(), ..Default::default() }
+}

@@ -1,0 +1,192 @@
+//! This broker as its mirrors see it: the one implementation of `LocalCluster`.
+//!
+//! Requests go through the handlers that serve them to anybody, so a mirror can do nothing that the
+//! protocol does not show. Appends go to the owning cores in one envelope each.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tarn_image::MetadataImage;
+use tarn_mirror::local_cluster::{
+    Gate, KnownState, LocalCluster, LocalError, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
+};
+use tarn_mirror::manager::{CoreTask, MirrorCores};
+use tarn_record::{BrokerId, TopicIdPartition};
+use tarn_runtime::channel::{Sender, reply};
+use tarn_runtime::{CoreId, Queue, catch_panics, spawn};
+use tarn_wire::Request;
+use tarn_wire::messages as m;
+use tracing::error;
+
+use crate::core::Core;
+use crate::envelope::Envelope;
+use crate::handlers::{admin, mirrors};
+
+/// A core of this broker, as mirrors see it.
+#[derive(Clone)]
+pub struct MirrorHost(Rc<Core>);
+
+impl MirrorHost {
+    /// The host of one core.
+    pub fn new(core: Rc<Core>) -> MirrorHost {
+        MirrorHost(core)
+    }
+}
+
+impl LocalCluster for MirrorHost {
+    fn broker_id(&self) -> BrokerId {
+        self.0.node().broker_id()
+    }
+
+    fn cluster_id(&self) -> String {
+        self.0.node().cluster_id().to_owned()
+    }
+
+    fn image(&self) -> Arc<MetadataImage> {
+        self.0.image()
+    }
+
+    async fn call<R: Request>(&self, request: R) -> Result<R::Response, LocalError> {
+        let core = &self.0;
+        let request: Box<dyn Any> = Box::new(request);
+        let response = match R::KEY {
+            key if key == m::ReadMirrorStatesRequest::KEY => {
+                answer::<R, _>(mirrors::read_states(core, taken(request)?).await)
+            }
+            key if key == m::WriteMirrorStatesRequest::KEY => {
+                answer::<R, _>(mirrors::write_states(core, taken(request)?).await)
+            }
+            key if key == m::StartMirrorTopicsRequest::KEY => {
+                answer::<R, _>(mirrors::start(core, taken(request)?).await)
+            }
+            key if key == m::BumpLeaderEpochsRequest::KEY => {
+                answer::<R, _>(admin::bump_leader_epochs(core, taken(request)?).await)
+            }
+            key if key == m::CreatePartitionsRequest::KEY => {
+                answer::<R, _>(admin::grow_mirrored_topics(core, taken(request)?).await)
+            }
+            _ => None,
+        };
+        response.ok_or_else(|| LocalError::Unanswered {
+            api: R::NAME,
+            reason: "this broker serves no such request to its mirrors".to_owned(),
+        })
+    }
+
+    async fn append(&self, appends: Vec<MirrorAppend>) -> Vec<MirrorAppended> {
+        let core = &self.0;
+        let mut order = Vec::with_capacity(appends.len());
+        let mut by_core: BTreeMap<CoreId, Vec<MirrorAppend>> = BTreeMap::new();
+        for append in appends {
+            let owner = core.owner(append.partition);
+            let group = by_core.entry(owner).or_default();
+            order.push((owner, group.len()));
+            group.push(append);
+        }
+        let mut replies = BTreeMap::new();
+        for (owner, appends) in by_core {
+            let (slot, answer) = reply();
+            core.deliver(owner, Envelope::Mirrored(appends, slot)).await;
+            replies.insert(owner, answer);
+        }
+        let mut appended = BTreeMap::new();
+        for (owner, answer) in replies {
+            appended.insert(owner, answer.await.unwrap_or_default());
+        }
+        let one = |(owner, index): (CoreId, usize)| {
+            let answers = appended.get(&owner).and_then(|answers: &Vec<MirrorAppended>| answers.get(index));
+            answers.cloned().unwrap_or(MirrorAppended::NotLeader)
+        };
+        order.into_iter().map(one).collect()
+    }
+
+    async fn ends(&self, partitions: Vec<TopicIdPartition>) -> Vec<Result<LogEnds, LocalError>> {
+        let found = mirrors::ends(&self.0, &partitions).await;
+        let one = |partition: TopicIdPartition| {
+            found.get(&partition).copied().ok_or(LocalError::NotLeader(partition))
+        };
+        partitions.into_iter().map(one).collect()
+    }
+
+    async fn set_gates(
+        &self,
+        gates: Vec<(TopicIdPartition, Gate)>,
+    ) -> Vec<Result<MirrorGeneration, LocalError>> {
+        let mut results = Vec::with_capacity(gates.len());
+        for (partition, gate) in gates {
+            let (slot, answer) = reply();
+            let envelope = Envelope::Gates(vec![(partition, gate)], slot);
+            self.0.deliver(self.0.owner(partition), envelope).await;
+            let set = answer.await.ok().and_then(|mut answers| answers.pop());
+            results.push(set.unwrap_or(Err(LocalError::NotLeader(partition))));
+        }
+        results
+    }
+
+    async fn set_states(&self, states: Vec<(TopicIdPartition, KnownState)>) {
+        let mut by_core: BTreeMap<CoreId, Vec<(TopicIdPartition, KnownState)>> = BTreeMap::new();
+        for (partition, known) in states {
+            by_core.entry(self.0.owner(partition)).or_default().push((partition, known));
+        }
+        for (owner, states) in by_core {
+            let (slot, answer) = reply();
+            self.0.deliver(owner, Envelope::KnownStates(states, slot)).await;
+            // A core that has gone knows nothing and lets nothing be written.
+            let _ = answer.await;
+        }
+    }
+}
+
+/// The request as what it is; its key has said so.
+fn taken<T: 'static>(request: Box<dyn Any>) -> Result<T, LocalError> {
+    request.downcast::<T>().map(|request| *request).map_err(|_| LocalError::Unanswered {
+        api: "request",
+        reason: "its key is another message's".to_owned(),
+    })
+}
+
+fn answer<R: Request, T: 'static>(response: T) -> Option<R::Response> {
+    let response: Box<dyn Any> = Box::new(response);
+    response.downcast::<R::Response>().map(|response| *response).ok()
+}
+
+/// The cores on which mirrors fetch.
+pub struct FetchCores {
+    cores: Vec<Sender<CoreTask<MirrorHost>>>,
+}
+
+impl FetchCores {
+    /// Cores that take tasks by these mailboxes.
+    pub fn new(cores: Vec<Sender<CoreTask<MirrorHost>>>) -> FetchCores {
+        FetchCores { cores }
+    }
+}
+
+impl MirrorCores<MirrorHost> for FetchCores {
+    fn count(&self) -> usize {
+        self.cores.len()
+    }
+
+    fn spawn(&self, core: usize, task: CoreTask<MirrorHost>) {
+        if let Some(mailbox) = self.cores.get(core)
+            && mailbox.try_send(task).is_err()
+        {
+            error!(core, "a fetcher could not be started: the core takes no more tasks");
+        }
+    }
+}
+
+/// Runs on a core what a mirror spawns there.
+pub async fn run_tasks(core: Rc<Core>, mut mailbox: tarn_runtime::channel::Receiver<CoreTask<MirrorHost>>) {
+    while let Some(task) = mailbox.recv().await {
+        let future = task(MirrorHost::new(core.clone()));
+        spawn(Queue::Mirror, async move {
+            if let Err(panic) = catch_panics(future).await {
+                error!(%panic, "a mirror fetcher ended");
+            }
+        })
+        .detach();
+    }
+}

@@ -1,0 +1,408 @@
+//! StartMirrorTopics (KIP-1279): topics of the source are created here, or taken over, and bound.
+//!
+//! The broker has resolved names and patterns against the source; here is decided with ids, partition
+//! counts and configs. A binding's version is the offset of the batch that wrote it, so versions of all
+//! topics compare: a caller that saw none above V learns of anything newer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tarn_image::config::mirror::Patterns;
+use tarn_image::config::value::elements;
+use tarn_image::config::{table, topic as topic_configs};
+use tarn_image::configs::ConfigMap;
+use tarn_image::mirrors::{MIRROR_DESIRED_STATE, MIRROR_NAME, Truncation, Wanted};
+use tarn_image::{DesiredState, MetadataImage, ResourceType, TopicImage};
+use tarn_record::{PartitionIndex, TopicId};
+use tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic;
+use tarn_wire::messages::start_mirror_topics_response::MirrorTopicResult;
+use tarn_wire::messages::{ConfigRecord, StartMirrorTopicsRequest, StartMirrorTopicsResponse};
+use tarn_wire::{ErrorCode, MetadataRecord, Str};
+
+use super::create_topics::{circle_start, config_record, fresh_id, new_topic};
+use super::{ApiError, Context, Decision, names, placement, wire_result};
+
+/// Keys of a mirror that its commands change.
+const INCLUDE: &str = "topics.include";
+const EXCLUDE: &str = "topics.exclude";
+/// Names that never mirror begin like this.
+const INTERNAL_PREFIX: &str = "__";
+
+/// Decides a whole request. A topic that fails does not hinder the others.
+pub fn start(
+    image: &MetadataImage,
+    request: &StartMirrorTopicsRequest,
+    context: &mut Context<'_>,
+) -> Decision<StartMirrorTopicsResponse> {
+    match try_start(image, request, context) {
+        Ok(decision) => decision.validated(request.validate_only),
+        Err(error) => Decision::unchanged(StartMirrorTopicsResponse {
+            error_code: error.code.0,
+            error_message: error.wire_message(),
+            ..StartMirrorTopicsResponse::default()
+        }),
+    }
+}
+
+fn try_start(
+    image: &MetadataImage,
+    request: &StartMirrorTopicsRequest,
+    context: &mut Context<'_>,
+) -> Result<Decision<StartMirrorTopicsResponse>, ApiError> {
+    let filters = Filters::merged(image, request)?;
+    check_version(image, request)?;
+    let mut records = filters.records;
+    let mut response = StartMirrorTopicsResponse::default();
+    let mut named = BTreeSet::new();
+    for topic in &request.topics {
+        let started = if !named.insert(&*topic.topic_name) {
+            Err(ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic name."))
+        } else if filters.exclude.matches(&topic.topic_name) {
+            let why = format!("Topic '{}' is excluded by {EXCLUDE} of the mirror.", topic.topic_name);
+            Err(ApiError::new(ErrorCode::INVALID_REQUEST, why))
+        } else {
+            start_one(image, request, topic, context)
+        };
+        let (error_code, error_message) = wire_result(&started);
+        let (more, skipped) = started.unwrap_or_default();
+        records.extend(more);
+        response.topics.push(MirrorTopicResult {
+            name: topic.topic_name.clone(),
+            error_code,
+            error_message: error_message.or_else(|| skipped_message(&skipped)),
+            ..MirrorTopicResult::default()
+        });
+    }
+    Ok(Decision::of(records, response))
+}
+
+/// Refuses where a binding is newer than what the caller decided on.
+fn check_version(image: &MetadataImage, request: &StartMirrorTopicsRequest) -> Result<(), ApiError> {
+    if request.state_version < 0 {
+        return Ok(());
+    }
+    let newer = request.topics.iter().find_map(|topic| {
+        let binding = image.bindings().of(&topic.topic_name)?;
+        (binding.version > request.state_version).then_some((&topic.topic_name, binding.version))
+    });
+    match newer {
+        None => Ok(()),
+        Some((topic, version)) => Err(ApiError::new(
+            ErrorCode::INVALID_CLUSTER_MIRROR_STATE,
+            format!(
+                "The state of topic '{topic}' has changed since: it is version {version}, not {} or older.",
+                request.state_version
+            ),
+        )),
+    }
+}
+
+/// The filters of a mirror after a request's patterns were added.
+struct Filters {
+    exclude: Patterns,
+    records: Vec<MetadataRecord>,
+}
+
+impl Filters {
+    fn merged(image: &MetadataImage, request: &StartMirrorTopicsRequest) -> Result<Filters, ApiError> {
+        let name = &*request.mirror_name;
+        let Some(mirror) = image.mirror(name) else {
+            let why = format!("Cluster mirror '{name}' does not exist.");
+            return Err(ApiError::new(ErrorCode::UNKNOWN_CLUSTER_MIRROR, why));
+        };
+        let current = |key: &str| match mirror.configs.get(key) {
+            Some(value) => value.to_string(),
+            None => table::mirror_key(key).and_then(|key| key.default_text()).unwrap_or("").to_owned(),
+        };
+        let (included, excluded) = (current(INCLUDE), current(EXCLUDE));
+        let include = merge(&included, &request.include_patterns, &request.exclude_patterns);
+        let exclude = merge(&excluded, &request.exclude_patterns, &request.include_patterns);
+        let invalid = |error: tarn_image::config::mirror::InvalidMirror| ApiError::new(ErrorCode::INVALID_REQUEST, error.0);
+        Patterns::parse(elements(&include)).map_err(invalid)?;
+        let patterns = Patterns::parse(elements(&exclude)).map_err(invalid)?;
+        let changed = [(INCLUDE, &included, include), (EXCLUDE, &excluded, exclude)];
+        let records = changed.into_iter().filter(|(_, before, after)| *before != after).map(|(key, _, after)| {
+            ConfigRecord {
+                resource_type: ResourceType::CLUSTER_MIRROR.0,
+                resource_name: name.into(),
+                name: key.into(),
+                value: Some(after.as_str().into()),
+            }
+            .into()
+        });
+        Ok(Filters { exclude: patterns, records: records.collect() })
+    }
+}
+
+fn merge(current: &str, added: &[Str], removed: &[Str]) -> String {
+    let mut list = elements(current);
+    list.retain(|pattern| !removed.iter().any(|gone| **gone == **pattern));
+    for pattern in added {
+        if !list.contains(&&**pattern) {
+            list.push(pattern);
+        }
+    }
+    list.join(",")
+}
+
+/// The records that start one topic, and the source's configs that were left out.
+fn start_one(
+    image: &MetadataImage,
+    request: &StartMirrorTopicsRequest,
+    asked: &StartMirrorTopic,
+    context: &mut Context<'_>,
+) -> Result<(Vec<MetadataRecord>, Vec<String>), ApiError> {
+    let name = &*asked.topic_name;
+    names::check(name)?;
+    if name.starts_with(INTERNAL_PREFIX) {
+        let why = format!("Topic '{name}' is internal to its cluster and never mirrored.");
+        return Err(ApiError::new(ErrorCode::INVALID_REQUEST, why));
+    }
+    if asked.num_partitions <= 0 {
+        let why = format!("Topic '{name}' cannot have {} partitions.", asked.num_partitions);
+        return Err(ApiError::new(ErrorCode::INVALID_PARTITIONS, why));
+    }
+    if is_started(image, &request.mirror_name, name)? {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let existing = image.topics().by_name(name);
+    check_id(image, asked, existing.map(|topic| &**topic))?;
+    let (mut records, skipped) = match existing {
+        Some(topic) => (grown(image, topic, asked)?, Vec::new()),
+        None => created(image, asked, context)?,
+    };
+    let truncation = if request.allow_truncation { Truncation::Allowed } else { Truncation::Refused };
+    let wanted = Wanted { state: DesiredState::Mirroring, version: context.next_offset.0, truncation };
+    records.push(config_record(name, MIRROR_NAME, Some(&request.mirror_name)));
+    records.push(config_record(name, MIRROR_DESIRED_STATE, Some(&wanted.to_string())));
+    Ok((records, skipped))
+}
+
+/// True where the topic is being mirrored by this mirror already.
+fn is_started(image: &MetadataImage, mirror: &str, topic: &str) -> Result<bool, ApiError> {
+    let Some(binding) = image.bindings().of(topic).filter(|binding| binding.is_active()) else { return Ok(false) };
+    if &*binding.mirror != mirror {
+        let why = format!("Topic '{topic}' belongs to cluster mirror '{}'.", binding.mirror);
+        return Err(ApiError::new(ErrorCode::TOPIC_ALREADY_IN_CLUSTER_MIRROR, why));
+    }
+    if binding.desired == DesiredState::Mirroring {
+        return Ok(true);
+    }
+    let why = format!("Topic '{topic}' is {}; only a stopped topic can be started again.", binding.desired);
+    Err(ApiError::new(ErrorCode::MIRROR_TOPIC_NOT_STOPPED, why))
+}
+
+fn check_id(image: &MetadataImage, asked: &StartMirrorTopic, existing: Option<&TopicImage>) -> Result<(), ApiError> {
+    let id = TopicId(asked.topic_id);
+    if id.is_zero() {
+        return Ok(());
+    }
+    match (existing, image.topics().by_id(id)) {
+        (Some(topic), _) if topic.id != id => Err(ApiError::new(
+            ErrorCode::INCONSISTENT_TOPIC_ID,
+            format!("Topic '{}' has the id {} here and {id} at the source.", topic.name, topic.id),
+        )),
+        (None, Some(other)) => Err(ApiError::new(
+            ErrorCode::TOPIC_ALREADY_EXISTS,
+            format!("The id {id} of topic '{}' belongs to topic '{}' here.", asked.topic_name, other.name),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The partitions that an existing topic lacks.
+fn grown(image: &MetadataImage, topic: &TopicImage, asked: &StartMirrorTopic) -> Result<Vec<MetadataRecord>, ApiError> {
+    let current = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
+    if current > asked.num_partitions {
+        let why = format!(
+            "Topic '{}' has {current} partitions here and {} at the source.",
+            topic.name, asked.num_partitions
+        );
+        return Err(ApiError::new(ErrorCode::INVALID_PARTITIONS, why));
+    }
+    let factor = topic.partitions.values().next().map_or(1, |first| first.replicas.len());
+    let start = circle_start(topic.id).wrapping_add(topic.partitions.len());
+    let replicas = placement::place(image, asked.num_partitions - current, i16::try_from(factor).unwrap_or(1), start)?;
+    (current..)
+        .zip(&replicas)
+        .map(|(index, replicas)| {
+            placement::new_partition(image, topic.id, PartitionIndex(index), replicas).ok_or_else(no_active_broker)
+        })
+        .collect()
+}
+
+fn created(
+    image: &MetadataImage,
+    asked: &StartMirrorTopic,
+    context: &mut Context<'_>,
+) -> Result<(Vec<MetadataRecord>, Vec<String>), ApiError> {
+    let id = match TopicId(asked.topic_id) {
+        id if id.is_zero() => fresh_id(image, context),
+        id => id,
+    };
+    let factor = context.config.topics.replication_factor;
+    let replicas = placement::place(image, asked.num_partitions, factor, circle_start(id))?;
+    let active = |id: &tarn_record::BrokerId| image.registrations().is_active(*id);
+    if !replicas.iter().flatten().all(active) {
+        return Err(no_active_broker());
+    }
+    let (configs, skipped) = usable_configs(asked);
+    let new = new_topic(image, Arc::from(&*asked.topic_name), id, replicas, configs)?;
+    Ok((new.records, skipped))
+}
+
+fn no_active_broker() -> ApiError {
+    ApiError::new(
+        ErrorCode::INVALID_REPLICATION_FACTOR,
+        "A mirror topic is created only where all of its replicas are active.",
+    )
+}
+
+/// The source's configs that can be set here, and those that cannot: a key or value that is not known is
+/// left out, never the whole topic.
+fn usable_configs(asked: &StartMirrorTopic) -> (ConfigMap, Vec<String>) {
+    let mut usable = ConfigMap::new();
+    let mut skipped = Vec::new();
+    for config in &asked.configs {
+        let Some(value) = &config.value else { continue };
+        let local = config.name.starts_with("remote.") || config.name.starts_with("local.");
+        if local || topic_configs::is_internal(&config.name) {
+            continue;
+        }
+        let mut with = usable.clone();
+        with.insert(Arc::from(&*config.name), Arc::from(&**value));
+        match topic_configs::validate(&with) {
+            Ok(()) => usable = with,
+            Err(_) => skipped.push(format!("{}={value}", config.name)),
+        }
+    }
+    (usable, skipped)
+}
+
+fn skipped_message(skipped: &[String]) -> Option<Str> {
+    (!skipped.is_empty()).then(|| Str::from(format!("Left out, not known here: {}", skipped.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::world::World;
+    use tarn_wire::messages::start_mirror_topics_request::MirrorTopicConfig;
+    use uuid::Uuid;
+
+    #[test]
+    fn a_topic_of_the_source_is_created_with_its_id_count_and_configs_and_bound() {
+        let mut world = world();
+        let mut topic = topic("orders", 7, 3);
+        topic.configs = vec![config("retention.ms", "5"), config("nosuch", "1"), config("remote.storage.enable", "true")];
+        let version = world.next_offset.0;
+        let result = &world.start("m", vec![topic]).topics[0];
+        assert_eq!((result.error_code, result.error_message.as_deref()), (0, Some("Left out, not known here: nosuch=1")));
+        let created = world.image.topics().by_name("orders").unwrap();
+        assert_eq!((created.id, created.partitions.len()), (TopicId(Uuid::from_u128(7)), 3));
+        assert_eq!(world.image.configs().topic("orders").get("retention.ms").map(|value| &**value), Some("5"));
+        let binding = world.image.bindings().of("orders").unwrap();
+        assert_eq!((&*binding.mirror, binding.desired, binding.version), ("m", DesiredState::Mirroring, version));
+        assert_eq!(binding.truncation, Truncation::Refused);
+    }
+
+    #[test]
+    fn starting_twice_changes_nothing() {
+        let mut world = world();
+        world.start("m", vec![topic("t", 7, 1)]);
+        let before = world.image.clone();
+        assert_eq!(world.start("m", vec![topic("t", 7, 1)]).topics[0].error_code, 0);
+        assert_eq!(world.image.bindings(), before.bindings());
+    }
+
+    #[test]
+    fn a_stopped_topic_starts_again_with_a_newer_version_and_consent() {
+        let mut world = world();
+        world.start("m", vec![topic("t", 7, 1)]);
+        world.bind("t", "m", "stopped:3");
+        let request = StartMirrorTopicsRequest {
+            mirror_name: "m".into(),
+            topics: vec![topic("t", 7, 2)],
+            allow_truncation: true,
+            ..StartMirrorTopicsRequest::default()
+        };
+        assert_eq!(world.start_with(&request).topics[0].error_code, 0);
+        let binding = world.image.bindings().of("t").unwrap();
+        assert!(binding.version > 3 && binding.truncation == Truncation::Allowed);
+        assert_eq!(world.image.topics().by_name("t").unwrap().partitions.len(), 2, "it grew with the source");
+    }
+
+    #[test]
+    fn what_cannot_be_started_says_why() {
+        let mut world = world();
+        world.create_mirror("n", &[("bootstrap.servers", "b:1"), ("source.cluster.id", "T")]).unwrap();
+        world.create_with("local", 2, 1);
+        world.start("m", vec![topic("mine", 7, 1)]);
+        world.bind("local", "m", "stopped:1");
+        let code = |world: &mut World, mirror, topic| ErrorCode(world.start(mirror, vec![topic]).topics[0].error_code);
+        assert_eq!(code(&mut world, "m", topic("local", 9, 2)), ErrorCode::INCONSISTENT_TOPIC_ID);
+        assert_eq!(code(&mut world, "m", topic("local", 0, 1)), ErrorCode::INVALID_PARTITIONS);
+        assert_eq!(code(&mut world, "m", topic("other", 7, 1)), ErrorCode::TOPIC_ALREADY_EXISTS);
+        assert_eq!(code(&mut world, "n", topic("mine", 7, 1)), ErrorCode::TOPIC_ALREADY_IN_CLUSTER_MIRROR);
+        assert_eq!(code(&mut world, "m", topic("__x", 8, 1)), ErrorCode::INVALID_REQUEST);
+        assert_eq!(code(&mut world, "m", topic("zero", 8, 0)), ErrorCode::INVALID_PARTITIONS);
+        world.bind("mine", "m", "paused:9");
+        assert_eq!(code(&mut world, "m", topic("mine", 7, 1)), ErrorCode::MIRROR_TOPIC_NOT_STOPPED);
+        let unknown = world.start("nosuch", vec![topic("t", 8, 1)]);
+        assert_eq!(ErrorCode(unknown.error_code), ErrorCode::UNKNOWN_CLUSTER_MIRROR);
+    }
+
+    #[test]
+    fn a_decision_on_an_older_state_is_refused_whole() {
+        let mut world = world();
+        world.start("m", vec![topic("a", 7, 1)]);
+        let version = world.image.bindings().of("a").unwrap().version;
+        let request = |state_version| StartMirrorTopicsRequest {
+            mirror_name: "m".into(),
+            topics: vec![topic("a", 7, 1), topic("b", 8, 1)],
+            state_version,
+            ..StartMirrorTopicsRequest::default()
+        };
+        let refused = world.start_with(&request(version - 1));
+        assert_eq!(ErrorCode(refused.error_code), ErrorCode::INVALID_CLUSTER_MIRROR_STATE);
+        assert!(world.image.topics().by_name("b").is_none());
+        assert_eq!(world.start_with(&request(version)).error_code, 0);
+        assert!(world.image.topics().by_name("b").is_some());
+    }
+
+    #[test]
+    fn patterns_are_remembered_for_topics_to_come() {
+        let mut world = world();
+        let request = StartMirrorTopicsRequest {
+            mirror_name: "m".into(),
+            topics: vec![topic("orders", 7, 1), topic("tmp1", 8, 1)],
+            include_patterns: vec!["orders.*".into()],
+            exclude_patterns: vec!["tmp.*".into()],
+            ..StartMirrorTopicsRequest::default()
+        };
+        let response = world.start_with(&request);
+        assert_eq!(ErrorCode(response.topics[1].error_code), ErrorCode::INVALID_REQUEST, "it is excluded");
+        let mirror = world.image.mirror("m").unwrap();
+        assert_eq!(mirror.configs.get("topics.include").map(|value| &**value), Some("orders.*"));
+        assert_eq!(mirror.configs.get("topics.exclude").map(|value| &**value), Some("__.*,tmp.*"));
+    }
+
+    fn world() -> World {
+        let mut world = World::with_brokers(1);
+        world.create_mirror("m", &[("bootstrap.servers", "a:1"), ("source.cluster.id", "S")]).unwrap();
+        world
+    }
+
+    fn topic(name: &str, id: u128, num_partitions: i32) -> StartMirrorTopic {
+        StartMirrorTopic {
+            topic_id: Uuid::from_u128(id),
+            topic_name: name.into(),
+            num_partitions,
+            ..StartMirrorTopic::default()
+        }
+    }
+
+    fn config(name: &str, value: &str) -> MirrorTopicConfig {
+        MirrorTopicConfig { name: name.into(), value: Some(value.into()) }
+    }
+}

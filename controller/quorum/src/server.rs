@@ -1,0 +1,419 @@
+//! The controller's driver: one thread that owns the quorum, the metadata log and the speculative image.
+//!
+//! Requests that arrive while a flush runs are decided and written together before the next one, so that
+//! one flush commits them all. A failure of the disk ends the process: what was promised must not be lost.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tarn_image::config::server::ServerConfig;
+use tarn_image::features::SUPPORTED;
+use tarn_image::{MetadataDelta, MetadataImage, Provenance};
+use tarn_log::LogDir;
+use tarn_record::{Epoch, Offset, Timestamp, TopicId};
+use tarn_runtime as rt;
+use tarn_runtime::channel::{Receiver, ReplySlot, mailbox};
+use tarn_wire::MetadataRecord;
+use tarn_wire::messages::NoOpRecord;
+use tarn_wire::messages::RegisterControllerRecord;
+use tarn_wire::messages::register_controller_record::{ControllerEndpoint, ControllerFeature};
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::batch::VoterName;
+use crate::decide::{self, Context, Decision};
+use crate::load::{self, LoadError};
+use crate::metadata_log::{MetadataLog, MetadataLogError, Opened};
+use crate::quorum_state::{QuorumState, QuorumStateError};
+use crate::raft::{Input, Node, Output};
+use crate::request::{Answered, ControllerHandle, ControllerRequest, ControllerResponse, Letter};
+use crate::snapshot::SnapshotId;
+use crate::speculative::Speculative;
+
+mod describe;
+
+/// Requests that may wait for the controller.
+const MAILBOX: usize = 1024;
+/// Requests that are decided before a flush.
+const DECIDED_AT_ONCE: usize = 256;
+/// How long the controller may sleep where the configuration sets no limit.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// An image, and what changed since the one before.
+#[derive(Clone, Debug)]
+pub struct ImageUpdate {
+    /// The image.
+    pub image: Arc<MetadataImage>,
+    /// What its newest batch changed; of the first image, everything.
+    pub delta: Arc<MetadataDelta>,
+}
+
+/// What a controller is started with.
+pub struct ControllerOptions {
+    /// The server's configuration.
+    pub config: Arc<ServerConfig>,
+    /// The directory of the metadata log, formatted.
+    pub log_dir: Arc<LogDir>,
+    /// Called on the controller's thread, once for each committed batch; must not wait.
+    pub publisher: Box<dyn Fn(ImageUpdate) + Send>,
+}
+
+/// A controller that runs.
+pub struct Running {
+    /// The way to ask it.
+    pub handle: ControllerHandle,
+    /// Its thread, which ends after `ControllerHandle::stop`.
+    pub core: rt::CoreHandle<()>,
+}
+
+/// Why a controller cannot start or go on.
+#[derive(Debug, Error)]
+pub enum ControllerError {
+    /// The directory was never formatted.
+    #[error("{0} is not formatted: run tarn format first")]
+    NotFormatted(String),
+    /// Its log.
+    #[error(transparent)]
+    Log(#[from] MetadataLogError),
+    /// What the log says.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The vote.
+    #[error(transparent)]
+    QuorumState(#[from] QuorumStateError),
+    /// A flush failed: what is on the disk is not known any more.
+    #[error("the metadata log could not be flushed: {0}")]
+    Flush(String),
+    /// Its thread.
+    #[error("the controller's thread could not be started: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// Opens the metadata log and starts the controller on a thread of its own.
+///
+/// # Errors
+/// Where the log cannot be read or the thread not be started. Later failures end the process.
+pub fn start(options: ControllerOptions) -> Result<Running, ControllerError> {
+    let now = Timestamp(rt::wall_clock_ms());
+    let (controller, to_write) = Controller::open(options, now)?;
+    let (letters, inbox) = mailbox(MAILBOX);
+    let spec = rt::CoreSpec { cpu: None, name: "controller".to_owned() };
+    let core = rt::spawn_core(spec, move || async move {
+        if let Err(error) = controller.run(inbox, to_write).await {
+            panic!("the controller cannot go on: {error}");
+        }
+    })?;
+    Ok(Running { handle: ControllerHandle::new(letters), core })
+}
+
+/// What waits for a commit: an answer and where it goes.
+type Waiting = (Answered<ControllerResponse>, ReplySlot<Answered<ControllerResponse>>);
+
+struct Controller {
+    config: Arc<ServerConfig>,
+    cluster_id: String,
+    directory_id: Uuid,
+    publisher: Box<dyn Fn(ImageUpdate) + Send>,
+    log: MetadataLog,
+    node: Node,
+    state: Speculative<Waiting>,
+    /// The epoch in which this node decides, once it leads.
+    leading: Option<Epoch>,
+    written_at_ms: i64,
+    snapshot_at_ms: i64,
+    snapshot_end: Offset,
+}
+
+impl Controller {
+    /// The controller, and what it writes first once it leads.
+    fn open(
+        options: ControllerOptions,
+        now: Timestamp,
+    ) -> Result<(Controller, Vec<MetadataRecord>), ControllerError> {
+        let ControllerOptions { config, log_dir, publisher } = options;
+        let Some(properties) = log_dir.properties() else {
+            return Err(ControllerError::NotFormatted(log_dir.path().display().to_string()));
+        };
+        let directory_id = properties.directory_id.map_or(Uuid::nil(), |id| id.0);
+        let cluster_id = properties.cluster_id.clone();
+        let voter = config.quorum.voters.is_empty().then(|| VoterName {
+            id: config.node_id.0,
+            directory_id,
+            endpoints: config
+                .advertised_controller_listeners()
+                .map(|listener| (listener.name.clone(), listener.host.clone(), listener.port))
+                .collect(),
+        });
+        let Opened { log, snapshot, batches } = MetadataLog::open(&log_dir, voter, now)?;
+        let snapshot_end = snapshot.as_ref().map_or(Offset(0), |(id, _)| id.end_offset);
+        let loaded = load::load(snapshot, &batches)?;
+        for (feature, level) in loaded.image.features().not_served() {
+            tracing::warn!("feature {feature} is finalized at level {level}, which is not served; it is kept");
+        }
+        let quorum_state = QuorumState::load(log.disk(), log.dir())?;
+        let controller = Controller {
+            node: Node::new(config.node_id, quorum_state, log.end()),
+            state: Speculative::loaded(loaded.image, loaded.delta),
+            leading: None,
+            written_at_ms: now.0,
+            snapshot_at_ms: now.0,
+            snapshot_end,
+            config,
+            cluster_id,
+            directory_id,
+            publisher,
+            log,
+        };
+        Ok((controller, loaded.to_write))
+    }
+
+    async fn run(
+        mut self,
+        mut inbox: Receiver<Letter>,
+        to_write: Vec<MetadataRecord>,
+    ) -> Result<(), ControllerError> {
+        self.step(Input::ElectionTimeout).await?;
+        self.activate(to_write).await?;
+        let mut letters = Vec::new();
+        loop {
+            let received = rt::timeout(self.rest(), inbox.recv_many(&mut letters, DECIDED_AT_ONCE)).await;
+            let ended = received == Ok(0);
+            let before = self.log.end();
+            let mut stopping = ended;
+            for letter in letters.drain(..) {
+                match letter {
+                    Letter::Ask(request, slot) => self.ask(*request, slot)?,
+                    Letter::Stop => stopping = true,
+                }
+            }
+            self.keep_moving()?;
+            if self.log.end() > before {
+                self.step(Input::Appended(self.log.end())).await?;
+            }
+            self.keep_short()?;
+            if stopping {
+                return self.stop().await;
+            }
+        }
+    }
+
+    /// Writes what a new leader has to: what formatting left for it, and itself.
+    async fn activate(&mut self, to_write: Vec<MetadataRecord>) -> Result<(), ControllerError> {
+        let mut batches = vec![to_write, vec![self.registration().into()]];
+        batches.retain(|records| !records.is_empty());
+        self.write(batches)?;
+        self.step(Input::Appended(self.log.end())).await
+    }
+
+    fn registration(&self) -> RegisterControllerRecord {
+        RegisterControllerRecord {
+            controller_id: self.config.node_id.0,
+            incarnation_id: Uuid::new_v4(),
+            zk_migration_ready: false,
+            end_points: self
+                .config
+                .advertised_controller_listeners()
+                .map(|listener| ControllerEndpoint {
+                    name: listener.name.as_str().into(),
+                    host: listener.host.as_str().into(),
+                    port: listener.port,
+                    security_protocol: 0,
+                })
+                .collect(),
+            features: SUPPORTED
+                .iter()
+                .map(|feature| ControllerFeature {
+                    name: feature.name.into(),
+                    min_supported_version: feature.min,
+                    max_supported_version: feature.max,
+                })
+                .collect(),
+        }
+    }
+
+    /// Feeds the quorum and does what it says, until there is nothing more to do.
+    async fn step(&mut self, input: Input) -> Result<(), ControllerError> {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            for output in self.node.step(input) {
+                match output {
+                    Output::PersistQuorumState(state) => {
+                        state.store(self.log.disk(), self.log.dir())?;
+                        inputs.push_back(Input::QuorumStatePersisted);
+                    }
+                    Output::AppendLeaderChange(epoch) => {
+                        self.log.append_leader_change(self.config.node_id.0, epoch, self.now())?;
+                        inputs.push_back(Input::Appended(self.log.end()));
+                    }
+                    Output::Flush => inputs.extend(self.flush().await?.map(Input::Flushed)),
+                    Output::Commit(high_watermark) => self.commit(high_watermark),
+                    Output::Lead(epoch) => self.leading = Some(epoch),
+                    Output::StepDown => {
+                        self.leading = None;
+                        self.state.drop_pending();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<Option<Offset>, ControllerError> {
+        let Some(job) = self.log.flush_job() else { return Ok(None) };
+        let failed = |error: String| ControllerError::Flush(error);
+        let flushed = rt::blocking_sync(move || job.run()).await.map_err(|error| failed(error.to_string()))?;
+        self.log.flushed(flushed.map_err(|error| failed(error.to_string()))?)?;
+        Ok(Some(self.log.flushed_end()))
+    }
+
+    /// Publishes what is committed, then lets its answers go.
+    fn commit(&mut self, high_watermark: Offset) {
+        for batch in self.state.commit(high_watermark) {
+            (self.publisher)(ImageUpdate { image: batch.image, delta: batch.delta });
+            for (answer, slot) in batch.answers {
+                // Nobody waits for it any more where this fails.
+                let _ = slot.fill(answer);
+            }
+        }
+    }
+
+    /// Decides a request and writes its records. Where this node does not lead the slot is dropped, which
+    /// tells the caller.
+    fn ask(
+        &mut self,
+        request: ControllerRequest,
+        slot: ReplySlot<Answered<ControllerResponse>>,
+    ) -> Result<(), ControllerError> {
+        if self.leading.is_none() {
+            return Ok(());
+        }
+        let decision = self.decide(request);
+        if !self.write(decision.batches)? {
+            return Ok(());
+        }
+        let offset = self.state.ahead().provenance().offset;
+        if let Some((answer, slot)) = self.state.wait((Answered { response: decision.response, offset }, slot)) {
+            let _ = slot.fill(answer);
+        }
+        Ok(())
+    }
+
+    fn decide(&mut self, request: ControllerRequest) -> Decision<ControllerResponse> {
+        use ControllerRequest as Ask;
+        use ControllerResponse as Answer;
+        let image = self.state.ahead();
+        let mut context = Context {
+            next_offset: self.log.end(),
+            cluster_id: &self.cluster_id,
+            config: &self.config,
+            new_id: &mut TopicId::random,
+        };
+        match request {
+            Ask::CreateTopics(request) => {
+                decide::create_topics::create_topics(image, &request, &mut context).map(Answer::CreateTopics)
+            }
+            Ask::DeleteTopics(request) => {
+                decide::delete_topics::delete_topics(image, &request, &context).map(Answer::DeleteTopics)
+            }
+            Ask::CreatePartitions(request, grower) => {
+                decide::partitions::create_partitions(image, &request, grower).map(Answer::CreatePartitions)
+            }
+            Ask::IncrementalAlterConfigs(request) => {
+                decide::alter_configs::alter_configs(image, &request).map(Answer::IncrementalAlterConfigs)
+            }
+            Ask::AllocateProducerIds(request) => {
+                decide::producer_ids::allocate(image, &request).map(Answer::AllocateProducerIds)
+            }
+            Ask::RegisterBroker(request) => {
+                decide::brokers::register(image, &request, &context).map(Answer::RegisterBroker)
+            }
+            Ask::Heartbeat(request) => decide::brokers::heartbeat(image, &request, &context).map(Answer::Heartbeat),
+            Ask::DescribeQuorum(request) => {
+                Decision::unchanged(Answer::DescribeQuorum(self.describe_quorum(&request, self.now())))
+            }
+            Ask::CreateClusterMirror(request) => {
+                decide::mirrors::create_mirror(image, &request, &mut context).map(Answer::CreateClusterMirror)
+            }
+            Ask::StartMirrorTopics(request) => {
+                decide::mirror_topics::start(image, &request, &mut context).map(Answer::StartMirrorTopics)
+            }
+            Ask::BumpLeaderEpochs(request) => {
+                decide::leader_epochs::bump(image, &request).map(Answer::BumpLeaderEpochs)
+            }
+        }
+    }
+
+    /// Writes the batches of a decision, all of them or none; false where they were refused.
+    fn write(&mut self, batches: Vec<Vec<MetadataRecord>>) -> Result<bool, ControllerError> {
+        let Some(epoch) = self.leading else { return Ok(false) };
+        let images = match self.state.try_apply(&batches) {
+            Ok(images) => images,
+            Err(error) => {
+                tracing::error!("a decision of the controller contradicts its image and is dropped: {error}");
+                return Ok(false);
+            }
+        };
+        let timestamp = self.now();
+        for (records, (image, delta)) in batches.iter().zip(images) {
+            let offset = match self.log.append(records, epoch, timestamp) {
+                Ok(last) => last,
+                Err(error) if error.is_full() => {
+                    tracing::error!("there is no room for the metadata log: {error}");
+                    return Ok(false);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            self.state.push(image, delta, Provenance { offset, epoch, timestamp });
+            self.written_at_ms = timestamp.0;
+        }
+        Ok(true)
+    }
+
+    /// Writes an empty record where nothing else was written for long, so that the high watermark's age
+    /// says something.
+    fn keep_moving(&mut self) -> Result<(), ControllerError> {
+        let limit = self.config.metadata_log.max_idle_interval_ms;
+        if limit > 0 && self.now().0 - self.written_at_ms >= limit {
+            self.write(vec![vec![NoOpRecord::default().into()]])?;
+        }
+        Ok(())
+    }
+
+    /// Writes a snapshot where the log has grown enough since the last, or long enough ago.
+    fn keep_short(&mut self) -> Result<(), ControllerError> {
+        let limits = &self.config.metadata_log;
+        let grown = self.log.bytes_since_snapshot() >= limits.max_record_bytes_between_snapshots.unsigned_abs();
+        let interval = limits.max_snapshot_interval_ms;
+        let overdue = interval > 0 && self.now().0 - self.snapshot_at_ms >= interval;
+        let committed = self.state.committed().clone();
+        let end = committed.provenance().offset.plus(1);
+        if !(grown || overdue) || end <= self.snapshot_end {
+            return Ok(());
+        }
+        let id = SnapshotId { end_offset: end, epoch: committed.provenance().epoch };
+        self.log.write_snapshot(id, &committed.to_records(), self.now())?;
+        (self.snapshot_end, self.snapshot_at_ms) = (end, self.now().0);
+        Ok(())
+    }
+
+    /// How long there may be nothing to do.
+    fn rest(&self) -> Duration {
+        let limit = self.config.metadata_log.max_idle_interval_ms;
+        if limit <= 0 {
+            return IDLE_MAX;
+        }
+        let left = (self.written_at_ms + limit - self.now().0).max(1);
+        Duration::from_millis(left.unsigned_abs()).min(IDLE_MAX)
+    }
+
+    async fn stop(mut self) -> Result<(), ControllerError> {
+        self.step(Input::Resign).await?;
+        Ok(self.log.close()?)
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(rt::wall_clock_ms())
+    }
+}

@@ -1,0 +1,555 @@
+//! One connection that fetches from one source broker for one mirror: the hot path of mirroring.
+//!
+//! A response comes in, every whole batch is checked, the next request leaves, the batches go to the cores
+//! that own their partitions as they are, and what became of them corrects the plan. Lives on a mirror
+//! core as one task; it is told what to fetch through a letter box and reports through another.
+//!
+//! Invariants:
+//! * memory for a response is reserved before its request is sent and given back after its append;
+//! * of one partition, at most one answer is being appended while the next is under way, and where an
+//!   append fails, what is under way is dropped and asked for again;
+//! * what cannot be appended now is never kept.
+
+mod answers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_lite::future;
+use tarn_image::config::mirror::MirrorConfig;
+use tarn_record::{Epoch, Offset, TopicIdPartition};
+use tarn_runtime::{Queue, sleep};
+use tarn_transport::{CallLimits, Client, ClientError, ClientOptions, Endpoint};
+use tarn_wire::messages::{FetchRequest, FetchResponse};
+use tarn_wire::{ApiKey, ErrorCode, Message};
+
+use super::budget::{FetchBudget, Permit};
+use super::plan::{Assignment, Dialect, FetchPlan, FetchSizes, LeaderHint, Naming, Received};
+use super::progress::LaneProgress;
+use crate::limits;
+use crate::link::{CameUp, Link};
+use crate::local_cluster::LocalCluster;
+use crate::metrics::MirrorMetrics;
+use crate::post::Post;
+
+/// The first version of Fetch that names topics by id.
+const TOPIC_IDS_FROM: i16 = 13;
+/// The first version of Fetch that compares the last fetched epoch.
+const LAST_FETCHED_EPOCH_FROM: i16 = 12;
+
+/// When the next request leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// Before the last response is appended, so that the source works meanwhile.
+    WithAppend,
+    /// After it.
+    Never,
+}
+
+/// What a lane is made of.
+pub struct LaneSpec {
+    /// What it calls itself towards the source.
+    pub client_id: String,
+    /// The mirror's configuration.
+    pub config: Arc<MirrorConfig>,
+    /// The source broker.
+    pub endpoint: Endpoint,
+    /// The largest batch that is taken.
+    pub batch_max_bytes: usize,
+    /// When requests leave.
+    pub overlap: Overlap,
+    /// Where its commands come from.
+    pub commands: Arc<Post<LaneCommand>>,
+    /// Where its reports go.
+    pub report: Box<dyn Fn(LaneReport) + Send>,
+    /// The memory for responses.
+    pub budget: Arc<FetchBudget>,
+    /// Where it writes down how far it is.
+    pub progress: Arc<LaneProgress>,
+    /// What it counts.
+    pub metrics: Arc<MirrorMetrics>,
+}
+
+/// What a lane is told.
+#[derive(Debug)]
+pub enum LaneCommand {
+    /// Fetch these.
+    Add(Vec<Assignment>),
+    /// Do not fetch these any more.
+    Remove(Vec<TopicIdPartition>),
+    /// The broker is found here now.
+    Endpoint(Endpoint),
+    /// End.
+    Stop,
+}
+
+/// What a lane reports.
+#[derive(Debug)]
+pub enum LaneReport {
+    /// These are not fetched any more.
+    Left(Vec<Left>),
+    /// The source has answered for these for the first time, with their serials.
+    Answered(Vec<(TopicIdPartition, u64)>),
+    /// The connection could not be made, or broke.
+    LinkBroken,
+    /// The link's state has changed.
+    LinkChanged,
+    /// The lane has ended, in whichever way.
+    Ended,
+}
+
+/// A partition that a lane does not fetch any more.
+#[derive(Debug)]
+pub struct Left {
+    /// The partition.
+    pub partition: TopicIdPartition,
+    /// Its assignment.
+    pub serial: u64,
+    /// Why.
+    pub why: Leaving,
+}
+
+/// Why a partition left its lane.
+#[derive(Debug)]
+pub enum Leaving {
+    /// The histories must be compared: the connection was away, or the source says so.
+    Compare,
+    /// Another broker leads it at the source.
+    Moved(Option<LeaderHint>, ErrorCode),
+    /// The source does not know it.
+    Unknown(ErrorCode),
+    /// The source answers with an error that has no special meaning here.
+    Refused(ErrorCode),
+    /// A batch was damaged twice.
+    Corrupt(String),
+    /// The source holds an old record format.
+    UnsupportedFormat(String),
+    /// The gate was closed or opened again.
+    StaleGeneration,
+    /// The source's epoch is above ours.
+    EpochBehind(Epoch),
+    /// What came does not follow the log here, twice.
+    OutOfStep(String),
+    /// The disk here refused.
+    Storage(String),
+    /// This broker does not lead it.
+    NotLeaderHere,
+}
+
+struct Lane<C> {
+    spec: LaneSpec,
+    cluster: C,
+    plan: FetchPlan,
+    link: Link,
+    response_bytes: ResponseSize,
+    /// Partitions that the source has not answered for yet.
+    fresh: BTreeSet<TopicIdPartition>,
+    /// Where a fault was met; the second at the same place is for good.
+    damaged: BTreeMap<TopicIdPartition, Offset>,
+    out_of_step: BTreeMap<TopicIdPartition, Offset>,
+    leaving: Vec<Left>,
+    /// Requests wait until then: the source's quota, or an answer that made no sense.
+    not_before_ms: u64,
+    ends: Option<End>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The lane.
+    Stopped,
+    /// The connection: the broker is somewhere else.
+    Moved,
+}
+
+/// A request that is under way.
+struct Asked {
+    answer: Pin<Box<dyn Future<Output = Result<FetchResponse, ClientError>>>>,
+    permit: Permit,
+    at_ms: u64,
+}
+
+/// Runs a lane until it is told to stop.
+pub async fn run<C: LocalCluster>(spec: LaneSpec, cluster: C) {
+    let response_bytes = ResponseSize::up_to(spec.config.fetch_response_max_bytes);
+    let mut lane = Lane {
+        spec,
+        cluster,
+        plan: FetchPlan::default(),
+        link: Link::default(),
+        response_bytes,
+        fresh: BTreeSet::new(),
+        damaged: BTreeMap::new(),
+        out_of_step: BTreeMap::new(),
+        leaving: Vec::new(),
+        not_before_ms: 0,
+        ends: None,
+    };
+    while let Some(client) = lane.connect().await {
+        if let Err(error) = lane.fetch(&client).await {
+            lane.broke(&error);
+        }
+        client.close();
+    }
+}
+
+impl<C: LocalCluster> Lane<C> {
+    /// A connection, once there is something to fetch and the broker answers; `None` where the lane ends.
+    async fn connect(&mut self) -> Option<Client> {
+        loop {
+            self.obey();
+            if self.ends == Some(End::Stopped) {
+                return None;
+            }
+            self.ends = None;
+            let wait_ms = self.link.retry_at_ms().saturating_sub(self.now_ms());
+            if self.plan.is_empty() {
+                self.spec.commands.arrived().await;
+                continue;
+            }
+            if wait_ms > 0 {
+                let retry = sleep(Duration::from_millis(wait_ms));
+                future::or(async { drop(retry.await) }, self.spec.commands.arrived()).await;
+                continue;
+            }
+            let (endpoint, options) = (self.spec.endpoint.clone(), self.client_options());
+            match self.obeying(Client::connect(&endpoint, &options)).await? {
+                Ok(client) => {
+                    self.came_up(&client);
+                    return Some(client);
+                }
+                Err(error) => self.broke(&error),
+            }
+        }
+    }
+
+    fn client_options(&self) -> ClientOptions {
+        let config = &self.spec.config;
+        ClientOptions {
+            client_id: self.spec.client_id.clone(),
+            connect_timeout: config.connect_timeout,
+            request_timeout: config.request_timeout,
+            receive_buffer: config.receive_buffer_bytes,
+            max_response_bytes: self.spec.batch_max_bytes + limits::RESPONSE_ALLOWANCE_BYTES,
+            queue: Queue::Mirror,
+            ..ClientOptions::default()
+        }
+    }
+
+    fn came_up(&mut self, client: &Client) {
+        let key = ApiKey(<FetchRequest as tarn_wire::Request>::KEY);
+        let highest = client.versions().usable(key, FetchRequest::MIN_VERSION, FetchRequest::MAX_VERSION);
+        let highest = highest.unwrap_or(FetchRequest::MIN_VERSION);
+        self.plan.connected(Dialect {
+            topic_ids: highest >= TOPIC_IDS_FROM,
+            last_fetched_epoch: highest >= LAST_FETCHED_EPOCH_FROM,
+        });
+        if self.link.came_up() == CameUp::AfterOutage {
+            self.all_leave();
+        }
+    }
+
+    /// Every partition goes back, to have its history compared before it is fetched on.
+    fn all_leave(&mut self) {
+        for (partition, serial) in self.plan.drain() {
+            self.leaving.push(Left { partition, serial, why: Leaving::Compare });
+        }
+        self.report_leaving();
+    }
+
+    fn broke(&mut self, error: &ClientError) {
+        self.link.failed(self.now_ms(), error, fastrand::f64());
+        self.spec.metrics.link_failures.add(1);
+        self.show_link();
+        (self.spec.report)(LaneReport::LinkBroken);
+    }
+
+    fn show_link(&self) {
+        self.spec.progress.set_link(self.link.trouble().cloned());
+        (self.spec.report)(LaneReport::LinkChanged);
+    }
+
+    /// Fetches over a connection until it breaks, the broker moves or the lane is stopped.
+    async fn fetch(&mut self, client: &Client) -> Result<(), ClientError> {
+        let mut under_way: Option<Asked> = None;
+        loop {
+            let mut asked = match under_way.take() {
+                Some(asked) => asked,
+                None => match self.next_permit().await {
+                    Some(permit) => self.ask(client, permit).await?,
+                    None => break,
+                },
+            };
+            let Some(response) = self.answer_to(&mut asked).await? else { break };
+            let mut permit = asked.permit;
+            permit.resize(size_of(&response));
+            self.answered(&response, asked.at_ms);
+            let Received::News(news) = self.receive(response) else { continue };
+            let taken = self.take(news).await;
+            self.report_leaving();
+            if self.overlaps(taken.bytes)
+                && let Some(permit) = self.spec.budget.try_reserve(self.response_bytes.now())
+            {
+                under_way = Some(self.ask(client, permit).await?);
+            }
+            self.append(taken).await;
+            self.report_leaving();
+            drop(permit);
+            self.obey();
+        }
+        if self.ends == Some(End::Moved) {
+            self.all_leave();
+        }
+        Ok(())
+    }
+
+    /// Waits until there is something to fetch, the source's quota allows it and there is memory for the
+    /// answer; `None` where the connection ends instead.
+    async fn next_permit(&mut self) -> Option<Permit> {
+        loop {
+            self.obey();
+            if self.ends.is_some() {
+                return None;
+            }
+            if self.plan.is_empty() {
+                self.spec.commands.arrived().await;
+                continue;
+            }
+            let wait_ms = self.not_before_ms.saturating_sub(self.now_ms());
+            if wait_ms > 0 {
+                self.obeying(sleep(Duration::from_millis(wait_ms))).await?;
+                continue;
+            }
+            let (budget, bytes) = (self.spec.budget.clone(), self.response_bytes.now());
+            let permit = self.obeying(async move { budget.reserve(bytes).await }).await?;
+            if !self.plan.is_empty() {
+                return Some(permit);
+            }
+        }
+    }
+
+    fn overlaps(&self, bytes: usize) -> bool {
+        self.spec.overlap == Overlap::WithAppend
+            && bytes >= limits::OVERLAP_FROM_BYTES
+            && self.ends.is_none()
+            && !self.plan.is_empty()
+            && self.not_before_ms <= self.now_ms()
+    }
+
+    /// Sends the next request.
+    async fn ask(&mut self, client: &Client, permit: Permit) -> Result<Asked, ClientError> {
+        let config = &self.spec.config;
+        let wait_ms = i32::try_from(config.fetch_wait_max.as_millis()).unwrap_or(i32::MAX);
+        let (request, naming) = self.plan.request(FetchSizes {
+            max_wait_ms: wait_ms,
+            min_bytes: config.fetch_min_bytes,
+            max_bytes: i32::try_from(self.response_bytes.now()).unwrap_or(i32::MAX),
+            partition_max_bytes: config.fetch_max_bytes,
+        });
+        let version = version_for(client, naming)?;
+        let limits = CallLimits {
+            timeout: config.fetch_wait_max + config.request_timeout,
+            max_response_bytes: self.spec.batch_max_bytes + limits::RESPONSE_ALLOWANCE_BYTES,
+        };
+        let client = client.clone();
+        let mut answer: Pin<Box<dyn Future<Output = _>>> =
+            Box::pin(async move { client.call_within(&request, version, limits).await });
+        // The first poll hands the request to the connection; the answer is awaited later.
+        let at_ms = self.now_ms();
+        match future::poll_once(&mut answer).await {
+            None => Ok(Asked { answer, permit, at_ms }),
+            Some(response) => {
+                let response = response?;
+                Ok(Asked { answer: Box::pin(async move { Ok(response) }), permit, at_ms })
+            }
+        }
+    }
+
+    /// The answer to a request; `None` where the connection ends instead. A broker that is silent for two
+    /// waits is shown as not reached while its answer is still awaited.
+    async fn answer_to(&mut self, asked: &mut Asked) -> Result<Option<FetchResponse>, ClientError> {
+        let patience = 2 * self.spec.config.fetch_wait_max.max(Duration::from_millis(100));
+        let mut late = pin!(sleep(patience));
+        let mut is_late = false;
+        loop {
+            enum Came {
+                Answer(Result<FetchResponse, ClientError>),
+                Commands,
+                Late,
+            }
+            let answer = async { Came::Answer(asked.answer.as_mut().await) };
+            let commands = async {
+                self.spec.commands.arrived().await;
+                Came::Commands
+            };
+            let came = if is_late {
+                future::or(answer, commands).await
+            } else {
+                let late = async {
+                    late.as_mut().await;
+                    Came::Late
+                };
+                future::or(answer, future::or(commands, late)).await
+            };
+            match came {
+                Came::Answer(response) => return response.map(Some),
+                Came::Commands => self.obey(),
+                Came::Late => {
+                    is_late = true;
+                    self.link.late(self.now_ms(), asked.at_ms);
+                    self.show_link();
+                }
+            }
+            if self.ends.is_some() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Awaits something and obeys commands meanwhile; `None` where one of them ends the connection.
+    async fn obeying<T>(&mut self, awaited: impl Future<Output = T>) -> Option<T> {
+        let mut awaited = pin!(awaited);
+        loop {
+            let commands = async {
+                self.spec.commands.arrived().await;
+                None
+            };
+            match future::or(async { Some(awaited.as_mut().await) }, commands).await {
+                Some(value) => return Some(value),
+                None => self.obey(),
+            }
+            if self.ends.is_some() {
+                return None;
+            }
+        }
+    }
+
+    /// Does what the letter box says.
+    fn obey(&mut self) {
+        for command in self.spec.commands.take() {
+            match command {
+                LaneCommand::Add(assignments) => {
+                    for assignment in assignments {
+                        self.forget_faults(assignment.partition);
+                        self.fresh.insert(assignment.partition);
+                        self.plan.add(assignment);
+                    }
+                }
+                LaneCommand::Remove(partitions) => {
+                    for partition in partitions {
+                        self.forget_faults(partition);
+                        self.spec.progress.partitions().remove(&partition);
+                        self.plan.remove(partition);
+                    }
+                }
+                LaneCommand::Endpoint(endpoint) => {
+                    if self.spec.endpoint != endpoint {
+                        self.spec.endpoint = endpoint;
+                        self.ends.get_or_insert(End::Moved);
+                    }
+                }
+                LaneCommand::Stop => self.ends = Some(End::Stopped),
+            }
+        }
+    }
+
+    fn leave(&mut self, partition: TopicIdPartition, serial: u64, why: Leaving) {
+        if self.plan.serial(partition) == Some(serial) {
+            self.plan.remove(partition);
+            self.forget_faults(partition);
+            self.leaving.push(Left { partition, serial, why });
+        }
+    }
+
+    /// Its progress stays: a lag that was known is not told smaller because the partition comes back.
+    fn forget_faults(&mut self, partition: TopicIdPartition) {
+        self.fresh.remove(&partition);
+        self.damaged.remove(&partition);
+        self.out_of_step.remove(&partition);
+    }
+
+    fn report_leaving(&mut self) {
+        if !self.leaving.is_empty() {
+            (self.spec.report)(LaneReport::Left(std::mem::take(&mut self.leaving)));
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.spec.progress.clock().now_ms()
+    }
+}
+
+impl Drop for LaneSpec {
+    /// However the lane's task ends, whoever gave it partitions learns of it.
+    fn drop(&mut self) {
+        (self.report)(LaneReport::Ended);
+    }
+}
+
+fn version_for(client: &Client, naming: Naming) -> Result<i16, ClientError> {
+    let key = ApiKey(<FetchRequest as tarn_wire::Request>::KEY);
+    let highest = match naming {
+        Naming::Ids => return client.version_for::<FetchRequest>(),
+        Naming::Names => TOPIC_IDS_FROM - 1,
+    };
+    client.versions().usable(key, FetchRequest::MIN_VERSION, highest).ok_or_else(|| {
+        ClientError::UnsupportedVersion {
+            api: key,
+            ours: (FetchRequest::MIN_VERSION, highest),
+            theirs: client.versions().apis().get(key).map(|range| (range.min, range.max)),
+        }
+    })
+}
+
+/// What a response takes in memory: its records.
+fn size_of(response: &FetchResponse) -> usize {
+    let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+    partitions.filter_map(|data| data.records.as_ref().map(|records| records.len())).sum()
+}
+
+/// The response size asked for: all that is allowed while the source fills it, little at the tip.
+#[derive(Clone, Copy, Debug)]
+struct ResponseSize {
+    now: usize,
+    max: usize,
+}
+
+impl ResponseSize {
+    fn up_to(max: i32) -> ResponseSize {
+        let max = usize::try_from(max).unwrap_or(0).max(1);
+        ResponseSize { now: max, max }
+    }
+
+    fn now(&self) -> usize {
+        self.now
+    }
+
+    fn answered(&mut self, bytes: usize) {
+        if bytes >= self.now / 2 {
+            self.now = self.now.saturating_mul(4).min(self.max);
+        } else if bytes < self.now / 8 {
+            self.now = (self.now / 2).max(limits::TIP_RESPONSE_BYTES).min(self.max);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_asked_for_shrinks_at_the_tip_and_grows_back_in_two_answers() {
+        let mut size = ResponseSize::up_to(2 << 20);
+        for _ in 0..10 {
+            size.answered(1000);
+        }
+        assert_eq!(size.now(), limits::TIP_RESPONSE_BYTES);
+        size.answered(limits::TIP_RESPONSE_BYTES);
+        size.answered(1 << 20);
+        assert_eq!(size.now(), 2 << 20);
+        let mut small = ResponseSize::up_to(1000);
+        small.answered(1);
+        assert_eq!(small.now(), 1000);
+    }
+}

@@ -1,0 +1,208 @@
+//! What a lane does with an answer: take what is whole, append it, and correct the plan.
+
+use std::sync::Arc;
+
+use tarn_record::{Offset, TopicIdPartition};
+use tarn_runtime::yield_if_needed;
+use tarn_wire::ErrorCode;
+use tarn_wire::messages::FetchResponse;
+
+use super::{Lane, LaneReport, Leaving};
+use crate::fetch::intake::{self, Fault};
+use crate::fetch::plan::{News, Received, What};
+use crate::limits;
+use crate::local_cluster::{LocalCluster, MirrorAppend, MirrorAppended};
+
+/// What one response gives to append.
+#[derive(Debug, Default)]
+pub(super) struct TakenResponse {
+    appends: Vec<MirrorAppend>,
+    /// Beside each append.
+    places: Vec<Place>,
+    /// Of batches.
+    pub(super) bytes: usize,
+}
+
+/// Where an append stands in its partition.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    partition: TopicIdPartition,
+    serial: u64,
+    next: Offset,
+}
+
+impl<C: LocalCluster> Lane<C> {
+    /// The broker has answered: it is alive, whatever it says.
+    pub(super) fn answered(&mut self, response: &FetchResponse, asked_at_ms: u64) {
+        let now_ms = self.now_ms();
+        self.spec.progress.alive();
+        self.spec.metrics.fetches.add(1);
+        self.spec.metrics.fetch_ms.add(now_ms.saturating_sub(asked_at_ms));
+        if self.link.answered() {
+            self.show_link();
+        }
+        self.response_bytes.answered(super::size_of(response));
+        if let Ok(throttled @ 1..) = u64::try_from(response.throttle_time_ms) {
+            let most = limits::THROTTLE_MAX.as_millis() as u64;
+            self.not_before_ms = now_ms + throttled.min(most);
+        }
+    }
+
+    /// Hands the answer to the plan.
+    pub(super) fn receive(&mut self, response: FetchResponse) -> Received {
+        let received = self.plan.receive(response);
+        if let Received::SessionLost(code) = &received
+            && !is_about_sessions(*code)
+        {
+            let backoff = u64::try_from(self.spec.config.fetch_backoff.as_millis()).unwrap_or(u64::MAX);
+            tracing::warn!(source = %self.spec.endpoint, error = code.name(), "the source refuses fetches");
+            self.not_before_ms = self.now_ms().saturating_add(backoff);
+        }
+        received
+    }
+
+    /// Checks what came and moves the plan on; yields between partitions.
+    pub(super) async fn take(&mut self, news: Vec<News>) -> TakenResponse {
+        let mut taken = TakenResponse::default();
+        let mut first_answers = Vec::new();
+        for News { partition, serial, generation, asked, what } in news {
+            match what {
+                What::Records { records, high_watermark, log_start } => {
+                    let whole = intake::take(records, asked);
+                    if self.fresh.remove(&partition) {
+                        first_answers.push((partition, serial));
+                    }
+                    let now_ms = self.now_ms();
+                    self.spec
+                        .progress
+                        .partitions()
+                        .entry(partition)
+                        .or_default()
+                        .answered(now_ms, high_watermark, asked);
+                    let next = whole.next;
+                    if !whole.batches.is_empty() {
+                        self.plan.advance(partition, serial, next, whole.last_epoch);
+                        taken.count(&self.spec.metrics, &whole.batches);
+                    }
+                    taken.places.push(Place { partition, serial, next });
+                    taken.appends.push(MirrorAppend {
+                        partition,
+                        generation,
+                        batches: whole.batches,
+                        source_log_start: log_start.max(Offset(0)),
+                        source_high_watermark: high_watermark,
+                    });
+                    if let Some(fault) = whole.fault {
+                        self.met(fault, partition, serial, next);
+                    }
+                    yield_if_needed().await;
+                }
+                What::Diverged => self.leave(partition, serial, Leaving::Compare),
+                What::Error(code, hint) => {
+                    let why = match code {
+                        ErrorCode::NOT_LEADER_OR_FOLLOWER
+                        | ErrorCode::LEADER_NOT_AVAILABLE
+                        | ErrorCode::FENCED_LEADER_EPOCH
+                        | ErrorCode::UNKNOWN_LEADER_EPOCH
+                        | ErrorCode::OFFSET_NOT_AVAILABLE
+                        | ErrorCode::KAFKA_STORAGE_ERROR => Leaving::Moved(hint, code),
+                        ErrorCode::OFFSET_OUT_OF_RANGE => Leaving::Compare,
+                        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+                        | ErrorCode::UNKNOWN_TOPIC_ID
+                        | ErrorCode::INCONSISTENT_TOPIC_ID => Leaving::Unknown(code),
+                        code => Leaving::Refused(code),
+                    };
+                    self.leave(partition, serial, why);
+                }
+            }
+        }
+        if !first_answers.is_empty() {
+            (self.spec.report)(LaneReport::Answered(first_answers));
+        }
+        taken
+    }
+
+    /// A batch is damaged, or of an old format. What came before it is appended all the same.
+    fn met(&mut self, fault: Fault, partition: TopicIdPartition, serial: u64, at: Offset) {
+        match fault {
+            Fault::UnsupportedFormat(why) => self.leave(partition, serial, Leaving::UnsupportedFormat(why)),
+            Fault::Damaged(why) if self.damaged.insert(partition, at) == Some(at) => {
+                self.leave(partition, serial, Leaving::Corrupt(why));
+            }
+            Fault::Damaged(why) => {
+                tracing::warn!(source = %self.spec.endpoint, %partition, offset = at.0, %why, "damaged batch");
+                self.spec.metrics.dropped.add(1);
+                self.plan.again(partition, serial, at);
+            }
+        }
+    }
+
+    /// Appends what was taken and corrects the plan by what became of it.
+    pub(super) async fn append(&mut self, taken: TakenResponse) {
+        if taken.appends.is_empty() {
+            return;
+        }
+        let results = self.cluster.append(taken.appends).await;
+        let progress = Arc::clone(&self.spec.progress);
+        let mut failed = Vec::new();
+        {
+            let mut partitions = progress.partitions();
+            for (place, result) in taken.places.into_iter().zip(results) {
+                match result {
+                    MirrorAppended::Appended { log_end, high_watermark } => {
+                        if let Some(partition) = partitions.get_mut(&place.partition) {
+                            partition.appended(log_end.max(place.next), high_watermark);
+                        }
+                        self.out_of_step.remove(&place.partition);
+                    }
+                    other => failed.push((place, other)),
+                }
+            }
+        }
+        for (place, result) in failed {
+            self.not_appended(place, result);
+        }
+    }
+
+    fn not_appended(&mut self, place: Place, result: MirrorAppended) {
+        let Place { partition, serial, .. } = place;
+        self.spec.metrics.dropped.add(1);
+        let why = match result {
+            MirrorAppended::Appended { .. } => return,
+            MirrorAppended::StaleGeneration => Leaving::StaleGeneration,
+            MirrorAppended::EpochBehind { batch_epoch, .. } => Leaving::EpochBehind(batch_epoch),
+            MirrorAppended::Storage(why) => Leaving::Storage(why),
+            MirrorAppended::NotLeader => Leaving::NotLeaderHere,
+            MirrorAppended::NotNext { log_end, reason } => {
+                if self.out_of_step.insert(partition, log_end) != Some(log_end) {
+                    self.plan.again(partition, serial, log_end);
+                    return;
+                }
+                Leaving::OutOfStep(reason)
+            }
+        };
+        self.leave(partition, serial, why);
+    }
+}
+
+impl TakenResponse {
+    fn count(&mut self, metrics: &crate::metrics::MirrorMetrics, batches: &[tarn_record::ValidBatch]) {
+        let bytes: usize = batches.iter().map(|batch| batch.bytes().len()).sum();
+        let records: i64 = batches.iter().map(|batch| i64::from(batch.header().record_count.max(0))).sum();
+        self.bytes += bytes;
+        metrics.bytes.add(bytes as u64);
+        metrics.batches.add(batches.len() as u64);
+        metrics.records.add(records.unsigned_abs());
+    }
+}
+
+/// Errors that only say that a session must begin anew.
+fn is_about_sessions(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::NONE
+            | ErrorCode::FETCH_SESSION_ID_NOT_FOUND
+            | ErrorCode::INVALID_FETCH_SESSION_EPOCH
+            | ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR
+    )
+}

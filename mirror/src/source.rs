@@ -1,0 +1,211 @@
+//! The source cluster, as questions with answers: who it is, what topics it has, who leads them.
+//!
+//! What handlers ask before there is anything to fetch is here; each such call makes a connection of its
+//! own and closes it. The manager keeps `connections` and asks `metadata` and `offsets` through them.
+
+pub mod configs;
+pub mod connections;
+pub mod metadata;
+pub mod offsets;
+
+use tarn_image::config::mirror::{InvalidMirror, MirrorConfig, Patterns};
+use tarn_record::TopicId;
+use tarn_transport::ClientError;
+use tarn_wire::messages::start_mirror_topics_request::{MirrorTopicConfig, StartMirrorTopic};
+use tarn_wire::{ApiKey, ErrorCode};
+use thiserror::Error;
+
+use crate::reasons::Reason;
+use crate::sync::discovery::is_mirrored_by;
+use connections::Connections;
+use metadata::{SourceMetadata, Topics};
+
+/// A topic of the source, as a mirror would begin with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceTopic {
+    /// Its name.
+    pub name: String,
+    /// Its id, `TopicId::ZERO` at a source that has none.
+    pub id: TopicId,
+    /// How many partitions it has.
+    pub partitions: i32,
+    /// What is set for it there and copied here.
+    pub configs: Vec<(String, String)>,
+}
+
+impl SourceTopic {
+    /// The topic as StartMirrorTopics names it.
+    pub fn to_start(&self) -> StartMirrorTopic {
+        let config = |(name, value): &(String, String)| MirrorTopicConfig {
+            name: name.as_str().into(),
+            value: Some(value.as_str().into()),
+        };
+        StartMirrorTopic {
+            topic_id: self.id.0,
+            topic_name: self.name.as_str().into(),
+            num_partitions: self.partitions,
+            configs: self.configs.iter().map(config).collect(),
+        }
+    }
+}
+
+/// Why the source gave no answer.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SourceError {
+    /// None of its addresses led to a broker that answered.
+    #[error("the source cannot be reached: {0}")]
+    Unreachable(String),
+    /// A broker's connection failed during a question.
+    #[error("the source does not answer: {0}")]
+    Call(#[from] ClientError),
+    /// It answered with an error.
+    #[error("the source refuses {api}: {} ({})", code.name(), code.message())]
+    Refused {
+        /// What was asked.
+        api: ApiKey,
+        /// Its error.
+        code: ErrorCode,
+    },
+    /// A pattern that is no regular expression.
+    #[error("{0}")]
+    BadPattern(#[from] InvalidMirror),
+    /// The addresses lead to another cluster than before.
+    #[error("the source is cluster {found}, but the mirror was made for cluster {pinned}")]
+    ClusterChanged {
+        /// The id that the mirror was made for.
+        pinned: String,
+        /// The id found.
+        found: String,
+    },
+    /// The addresses lead to this very cluster.
+    #[error("the source is this cluster itself ({0}): a mirror needs another one")]
+    Loop(String),
+    /// The source has no cluster id.
+    #[error("the source does not say its cluster id")]
+    NoClusterId,
+}
+
+impl SourceError {
+    /// The reason code that operators see.
+    pub fn reason(&self) -> Reason {
+        match self {
+            SourceError::Call(error) => crate::link::reason(error),
+            SourceError::Refused { code, .. } if is_about_permission(*code) => {
+                Reason::SourceAuthorizationFailed
+            }
+            SourceError::Refused { .. } => Reason::SourceError,
+            SourceError::ClusterChanged { .. } => Reason::SourceClusterChanged,
+            SourceError::Loop(_) => Reason::MirrorLoop,
+            SourceError::Unreachable(_) | SourceError::BadPattern(_) | SourceError::NoClusterId => {
+                Reason::SourceUnreachable
+            }
+        }
+    }
+
+    /// The error code of the protocol for a request that needed the source.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            SourceError::Unreachable(_) | SourceError::Call(_) => ErrorCode::NETWORK_EXCEPTION,
+            SourceError::Refused { code, .. } => *code,
+            SourceError::BadPattern(_)
+            | SourceError::ClusterChanged { .. }
+            | SourceError::Loop(_)
+            | SourceError::NoClusterId => ErrorCode::INVALID_REQUEST,
+        }
+    }
+}
+
+/// The id of the source cluster, to be pinned when a mirror is made.
+///
+/// # Errors
+/// Why it is not known, or may not be mirrored: it is this cluster, or another than the one pinned.
+pub async fn cluster_id(config: &MirrorConfig, own_cluster_id: &str) -> Result<String, SourceError> {
+    let connections = Connections::new(config, "mirror-check".to_owned());
+    let metadata = metadata::ask(&connections.any(&[]).await?, Topics::None).await?;
+    identify(config, &metadata, own_cluster_id)
+}
+
+/// The topics of the source that `include` matches and neither `exclude` nor the mirror's own
+/// `topics.exclude` does. Patterns match whole names; topics that begin with `__` are never mirrored.
+///
+/// # Errors
+/// Why they are not known, or which pattern is none.
+pub async fn resolve(
+    config: &MirrorConfig,
+    include: &[String],
+    exclude: &[String],
+    own_cluster_id: &str,
+) -> Result<Vec<SourceTopic>, SourceError> {
+    let include = Patterns::parse(include.iter().map(String::as_str))?;
+    let exclude = Patterns::parse(exclude.iter().map(String::as_str))?;
+    let connections = Connections::new(config, "mirror-resolve".to_owned());
+    let client = connections.any(&[]).await?;
+    let metadata = metadata::ask(&client, Topics::All).await?;
+    identify(config, &metadata, own_cluster_id)?;
+    let wanted: Vec<_> = metadata
+        .topics
+        .iter()
+        .filter(|(name, topic)| {
+            topic.error == ErrorCode::NONE
+                && is_mirrored_by(name, &include, &config.topics_exclude)
+                && !exclude.matches(name)
+        })
+        .collect();
+    let names: Vec<&str> = wanted.iter().map(|(name, _)| &***name).collect();
+    let mut configs = configs::ask(&client, &names, config).await?;
+    let topic = |(name, topic): (&std::sync::Arc<str>, &metadata::TopicMetadata)| SourceTopic {
+        name: name.to_string(),
+        id: topic.id,
+        partitions: topic.count(),
+        configs: configs.remove(&**name).unwrap_or_default(),
+    };
+    Ok(wanted.into_iter().map(topic).collect())
+}
+
+/// Whether the source is the one it should be.
+///
+/// # Errors
+/// `ClusterChanged`, `Loop`, `NoClusterId`.
+pub fn identify(
+    config: &MirrorConfig,
+    metadata: &SourceMetadata,
+    own_cluster_id: &str,
+) -> Result<String, SourceError> {
+    let found = metadata.cluster_id.clone().ok_or(SourceError::NoClusterId)?;
+    match &config.source_cluster_id {
+        Some(pinned) if *pinned != found => {
+            Err(SourceError::ClusterChanged { pinned: pinned.clone(), found })
+        }
+        _ if found == own_cluster_id => Err(SourceError::Loop(found)),
+        _ => Ok(found),
+    }
+}
+
+/// Errors that say that the source lacks a permission for us.
+pub fn is_about_permission(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::TOPIC_AUTHORIZATION_FAILED
+            | ErrorCode::CLUSTER_AUTHORIZATION_FAILED
+            | ErrorCode::GROUP_AUTHORIZATION_FAILED
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_image::config::mirror::stored;
+
+    #[test]
+    fn a_source_is_refused_where_it_is_this_cluster_or_another_than_before() {
+        let given = [("bootstrap.servers", Some("a:1")), ("source.cluster.id", Some("east"))];
+        let pinned = MirrorConfig::resolve(&stored(given).unwrap()).unwrap();
+        let free = MirrorConfig::resolve(&stored([given[0]]).unwrap()).unwrap();
+        let metadata = |id: &str| SourceMetadata { cluster_id: Some(id.into()), ..SourceMetadata::default() };
+        assert_eq!(identify(&pinned, &metadata("east"), "west"), Ok("east".to_owned()));
+        let changed = SourceError::ClusterChanged { pinned: "east".into(), found: "north".into() };
+        assert_eq!(identify(&pinned, &metadata("north"), "west"), Err(changed));
+        assert_eq!(identify(&free, &metadata("west"), "west"), Err(SourceError::Loop("west".into())));
+        assert_eq!(identify(&free, &SourceMetadata::default(), "west"), Err(SourceError::NoClusterId));
+    }
+}

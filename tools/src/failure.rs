@@ -1,0 +1,97 @@
+//! Why a command did not do what it was asked, as a sentence and an exit code.
+
+use std::io;
+
+use tarn_transport::ClientError;
+use tarn_wire::ErrorCode;
+use thiserror::Error;
+
+/// How a command ends that does not succeed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It was tried and did not work.
+    #[error("{0}")]
+    Failed(String),
+    /// It was asked for wrongly.
+    #[error("{0}")]
+    Usage(String),
+    /// Something else must be done first.
+    #[error("{0}")]
+    Precondition(String),
+    /// Nobody reads what the command prints any more, as after `| head`.
+    #[error("nobody reads the output")]
+    ReaderGone,
+}
+
+impl Failure {
+    /// The code that the process ends with.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Failure::ReaderGone => 0,
+            Failure::Failed(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::Precondition(_) => 3,
+        }
+    }
+
+    /// What a broker answered: its own words where it gave some, else those of the error code.
+    pub(crate) fn answered(code: ErrorCode, message: Option<&str>) -> Failure {
+        let said = message.filter(|message| !message.is_empty()).unwrap_or_else(|| code.message());
+        let sentence = format!("{said} ({})", code.name());
+        match code {
+            ErrorCode::UNKNOWN_CLUSTER_MIRROR
+            | ErrorCode::CLUSTER_MIRROR_NOT_EMPTY
+            | ErrorCode::TOPIC_ALREADY_IN_CLUSTER_MIRROR
+            | ErrorCode::TOPIC_NOT_IN_CLUSTER_MIRROR
+            | ErrorCode::MIRROR_TOPIC_BEING_STOPPED
+            | ErrorCode::MIRROR_TOPIC_NOT_STOPPED
+            | ErrorCode::INVALID_CLUSTER_MIRROR_STATE
+            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Failure::Precondition(sentence),
+            _ => Failure::Failed(sentence),
+        }
+    }
+
+    /// Fails where the answer of a broker is an error.
+    pub(crate) fn check(code: i16, message: Option<&str>) -> Result<(), Failure> {
+        match ErrorCode(code) {
+            ErrorCode::NONE => Ok(()),
+            code => Err(Failure::answered(code, message)),
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        Failure::Failed(error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Failure::Failed(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_mirror_is_a_precondition_and_keeps_the_words_of_the_broker() {
+        let code = ErrorCode::UNKNOWN_CLUSTER_MIRROR;
+        let failure = Failure::check(code.0, Some("there is no mirror ghost")).unwrap_err();
+        assert_eq!(failure.exit_code(), 3);
+        assert_eq!(failure.to_string(), "there is no mirror ghost (UNKNOWN_CLUSTER_MIRROR)");
+        assert_eq!(Failure::answered(ErrorCode::REQUEST_TIMED_OUT, None).exit_code(), 1);
+        assert_eq!(Failure::check(0, None), Ok(()));
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure() {
+        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).exit_code(), 0);
+        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::StorageFull)).exit_code(), 1);
+    }
+}
