@@ -121,7 +121,8 @@ impl Broker {
         let limits = connection_limits(&config);
         let acceptor = bind(&config, &limits)?;
         let addresses = acceptor.addresses().map_err(StartError::Machine)?;
-        let addresses = addresses.into_iter().map(|(name, address)| (name.to_string(), address)).collect();
+        let addresses: Vec<(String, SocketAddr)> =
+            addresses.into_iter().map(|(name, address)| (name.to_string(), address)).collect();
 
         let (manager, manager_handle) = Manager::new(mirror_settings(&config));
         let published: Vec<Arc<Published>> = (0..=layout.cores.len()).map(|_| Arc::default()).collect();
@@ -170,7 +171,7 @@ impl Broker {
         self.controller.handle.stop();
         self.controller.core.join();
         match written {
-            Ok(()) => self.mark_clean(),
+            Ok(()) => mark_clean(&self.node, self.broker_epoch),
             Err(error) => warn!(%error, "checkpoints not written; the next start checks the logs"),
         }
         self.end.raise();
@@ -178,11 +179,12 @@ impl Broker {
         info!("stopped");
     }
 
-    fn mark_clean(&self) {
-        for dir in self.node.log_dirs().dirs() {
-            if let Err(error) = dir.mark_clean(self.broker_epoch) {
-                warn!(dir = %dir.path().display(), %error, "not marked as cleanly shut down");
-            }
+}
+
+fn mark_clean(node: &Node, broker_epoch: i64) {
+    for dir in node.log_dirs().dirs() {
+        if let Err(error) = dir.mark_clean(broker_epoch) {
+            warn!(dir = %dir.path().display(), %error, "not marked as cleanly shut down");
         }
     }
 }

@@ -17,11 +17,24 @@ use crate::handlers::{admin, configs, fetch, metadata, mirrors, offsets, produce
 
 type LocalBoxFuture<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
 
-/// What clients of one listener talk to, on one core.
+/// What clients talk to, on one core.
 pub struct BrokerService {
     core: Rc<Core>,
-    ranges: Rc<ApiRanges>,
+    broker: Rc<ApiRanges>,
+    controller: Rc<ApiRanges>,
 }
+
+/// What a controller's listener serves of it: what Kafka's tools ask with `--bootstrap-controller`.
+pub const SERVED_BY_CONTROLLERS: &[ApiKey] = &[
+    ApiKey::API_VERSIONS,
+    ApiKey::CREATE_TOPICS,
+    ApiKey::DELETE_TOPICS,
+    ApiKey::DESCRIBE_CONFIGS,
+    ApiKey::CREATE_PARTITIONS,
+    ApiKey::INCREMENTAL_ALTER_CONFIGS,
+    ApiKey::DESCRIBE_QUORUM,
+    ApiKey::DESCRIBE_CLUSTER,
+];
 
 /// A request on its way to its handler.
 pub struct Call {
@@ -63,7 +76,7 @@ served! {
         frame(&call.header, &response)
     });
     MetadataRequest 0..=13 => |call: Call, request: m::MetadataRequest| {
-        ready(&call, &metadata::metadata(&call.core, &call.header, &call.listener, &request))
+        ready(&call, &metadata::metadata(&call.core, &call.header, call.listener.as_str(), &request))
     };
     CreateTopicsRequest 2..=7 => |call: Call, request| later(call, move |call: Call| async move {
         frame(&call.header, &admin::create_topics(&call, request).await)
@@ -90,10 +103,10 @@ served! {
         frame(&call.header, &admin::describe_quorum(&call, request).await)
     });
     DescribeClusterRequest 0..=2 => |call: Call, request: m::DescribeClusterRequest| {
-        ready(&call, &metadata::cluster(&call.core, &call.listener, &request))
+        ready(&call, &metadata::cluster(&call.core, call.listener.as_str(), &request))
     };
     DescribeTopicPartitionsRequest 0..=0 => |call: Call, request: m::DescribeTopicPartitionsRequest| {
-        ready(&call, &metadata::topic_partitions(&call.core, &call.listener, &request))
+        ready(&call, &metadata::topic_partitions(&call.core, call.listener.as_str(), &request))
     };
     CreateClusterMirrorRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
         frame(&call.header, &mirrors::create(&call.core, request).await)
@@ -121,8 +134,13 @@ served! {
 impl BrokerService {
     /// The service of a core's connections.
     pub fn new(core: Rc<Core>) -> BrokerService {
-        let ranges = SERVED.iter().map(|(key, min, max)| ApiRange { key: *key, min: *min, max: *max });
-        BrokerService { core, ranges: Rc::new(ApiRanges::new(ranges)) }
+        let ranges = || SERVED.iter().map(|(key, min, max)| ApiRange { key: *key, min: *min, max: *max });
+        let controller = ranges().filter(|range| SERVED_BY_CONTROLLERS.contains(&range.key));
+        BrokerService {
+            core,
+            broker: Rc::new(ApiRanges::new(ranges())),
+            controller: Rc::new(ApiRanges::new(controller)),
+        }
     }
 }
 
@@ -138,11 +156,12 @@ impl Service for BrokerService {
         })
     }
 
-    fn api_versions(&self, _: &ListenerName) -> ApiVersionsData {
+    fn api_versions(&self, listener: &ListenerName) -> ApiVersionsData {
         let image = self.core.image();
+        let of_controllers = self.core.node().config().is_controller_listener(listener.as_str());
         let level = |(name, level): (&str, i16)| FeatureLevels { name: name.into(), min: level, max: level };
         ApiVersionsData {
-            apis: self.ranges.clone(),
+            apis: if of_controllers { self.controller.clone() } else { self.broker.clone() },
             supported_features: tarn_image::features::SUPPORTED
                 .iter()
                 .map(|feature| FeatureLevels { name: feature.name.into(), min: feature.min, max: feature.max })

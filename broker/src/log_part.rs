@@ -21,7 +21,7 @@ impl FileRange for LogRange {
 }
 
 /// The part that sends `slice`. Its descriptor is taken when the part is next to be sent.
-pub fn part_of(slice: FileSlice) -> Part {
+pub(crate) fn part_of(slice: FileSlice) -> Part {
     let (position, len) = (slice.position(), slice.len());
     Part::File(FilePart { range: Arc::new(LogRange(slice)), position, len })
 }

@@ -15,7 +15,7 @@ use crate::partitions::Partitions;
 use crate::replica::Replica;
 
 /// Answers ListOffsets. Searches by timestamp read the log, so they run on another thread.
-pub fn offsets(core: &Rc<Core>, queries: Vec<OffsetQuery>, reply: ReplySlot<Vec<OffsetAnswer>>) {
+pub(crate) fn offsets(core: &Rc<Core>, queries: Vec<OffsetQuery>, reply: ReplySlot<Vec<OffsetAnswer>>) {
     let found: Vec<Looked> = queries.iter().map(|query| look(&core.partitions(), query)).collect();
     if found.iter().all(|looked| matches!(looked, Looked::Found(_))) {
         let _ = reply.fill(found.into_iter().map(Looked::finish).collect());
@@ -99,7 +99,7 @@ fn epoch_at_end(replica: &Replica, visible: Offset) -> Epoch {
 }
 
 /// Answers OffsetForLeaderEpoch (KIP-320).
-pub fn epoch_ends(
+pub(crate) fn epoch_ends(
     partitions: &Partitions,
     queries: &[(TopicIdPartition, Epoch, Epoch)],
 ) -> Vec<EpochEndAnswer> {
@@ -129,7 +129,7 @@ pub fn epoch_ends(
 }
 
 /// Where logs begin and end.
-pub fn ends(partitions: &Partitions, asked: &[TopicIdPartition]) -> Vec<Result<LogEnds, LocalError>> {
+pub(crate) fn ends(partitions: &Partitions, asked: &[TopicIdPartition]) -> Vec<Result<LogEnds, LocalError>> {
     let answer = |partition: &TopicIdPartition| {
         partitions.get(*partition).map(Replica::ends).ok_or(LocalError::NotLeader(*partition))
     };
@@ -137,7 +137,7 @@ pub fn ends(partitions: &Partitions, asked: &[TopicIdPartition]) -> Vec<Result<L
 }
 
 /// Opens and closes gates.
-pub fn set_gates(
+pub(crate) fn set_gates(
     partitions: &mut Partitions,
     gates: &[(TopicIdPartition, Gate)],
 ) -> Vec<Result<MirrorGeneration, LocalError>> {
@@ -149,7 +149,7 @@ pub fn set_gates(
 }
 
 /// Takes over what a coordinator knows.
-pub fn set_known_states(partitions: &mut Partitions, states: &[(TopicIdPartition, KnownState)]) {
+pub(crate) fn set_known_states(partitions: &mut Partitions, states: &[(TopicIdPartition, KnownState)]) {
     for (partition, known) in states {
         if let Some(replica) = partitions.get_mut(*partition) {
             replica.set_known_state(*known);

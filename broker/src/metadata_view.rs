@@ -108,6 +108,17 @@ impl MetadataView {
         let brokers = self.image.registrations().brokers();
         brokers.filter_map(|broker| node_of(broker, Some(listener))).collect()
     }
+
+    /// Every controller that clients of `listener` can reach.
+    pub fn controllers(&self, listener: &str) -> Vec<Node> {
+        let controllers = self.image.registrations().controllers();
+        let reachable = controllers.filter_map(|controller| {
+            let endpoint = controller.endpoints.iter().find(|endpoint| endpoint.listener == listener)?;
+            let (host, port) = (endpoint.host.clone(), endpoint.port);
+            Some(Node { id: controller.id, host, port, rack: None, fenced: false })
+        });
+        reachable.collect()
+    }
 }
 
 fn node_of(broker: &BrokerRegistration, listener: Option<&str>) -> Option<Node> {

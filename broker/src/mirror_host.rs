@@ -48,7 +48,11 @@ impl LocalCluster for MirrorHost {
         self.0.image()
     }
 
-    async fn call<R: Request>(&self, request: R) -> Result<R::Response, LocalError> {
+    async fn call<R>(&self, request: R) -> Result<R::Response, LocalError>
+    where
+        R: Request + 'static,
+        R::Response: 'static,
+    {
         let core = &self.0;
         let request: Box<dyn Any> = Box::new(request);
         let response = match R::KEY {
@@ -147,7 +151,12 @@ fn taken<T: 'static>(request: Box<dyn Any>) -> Result<T, LocalError> {
     })
 }
 
-fn answer<R: Request, T: 'static>(response: T) -> Option<R::Response> {
+fn answer<R, T>(response: T) -> Option<R::Response>
+where
+    R: Request,
+    R::Response: 'static,
+    T: 'static,
+{
     let response: Box<dyn Any> = Box::new(response);
     response.downcast::<R::Response>().map(|response| *response).ok()
 }

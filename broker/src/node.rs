@@ -14,7 +14,6 @@ use tracing::error;
 use crate::log_dirs::LogDirs;
 
 /// See the module.
-#[derive(Debug)]
 pub struct Node {
     config: Arc<ServerConfig>,
     cluster_id: String,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use tarn_image::{MetadataDelta, TopicImage};
 use tarn_log::{Log, LogError};
@@ -18,7 +17,7 @@ use crate::replica::{Binding, Replica};
 ///
 /// # Errors
 /// The first log that cannot be opened.
-pub fn open_all(core: &Rc<Core>) -> Result<(), LogError> {
+pub(crate) fn open_all(core: &Rc<Core>) -> Result<(), LogError> {
     for topic in core.view().topics() {
         for (partition, epoch) in mine(core, topic) {
             let replica = open(core, topic, partition, epoch)?;
@@ -29,7 +28,7 @@ pub fn open_all(core: &Rc<Core>) -> Result<(), LogError> {
 }
 
 /// Brings the partitions of this core up to a change of the metadata.
-pub fn apply(core: &Rc<Core>, delta: &MetadataDelta) {
+pub(crate) fn apply(core: &Rc<Core>, delta: &MetadataDelta) {
     for (topic_id, name) in &delta.topics_deleted {
         delete(core, *topic_id, name);
     }

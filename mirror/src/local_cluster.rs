@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use tarn_image::MetadataImage;
-use tarn_record::validate::ValidBatch;
+use tarn_record::ValidBatch;
 use tarn_record::{BrokerId, Epoch, Offset, TopicIdPartition};
 use tarn_wire::Request;
 use thiserror::Error;
@@ -135,7 +135,10 @@ pub trait LocalCluster: Clone + 'static {
     ///
     /// # Errors
     /// Where nobody does. An error in the response is not an error of the call.
-    async fn call<R: Request>(&self, request: R) -> Result<R::Response, LocalError>;
+    async fn call<R>(&self, request: R) -> Result<R::Response, LocalError>
+    where
+        R: Request + 'static,
+        R::Response: 'static;
 
     /// Appends what was fetched, as it is. One answer for each append, in their order.
     async fn append(&self, appends: Vec<MirrorAppend>) -> Vec<MirrorAppended>;

@@ -174,6 +174,12 @@ impl Cluster {
         }
     }
 
+    /// The id of a broker, where the cluster names one.
+    pub(crate) async fn some_broker_id(&self) -> Result<Option<i32>, Failure> {
+        let metadata = self.metadata(Some(Vec::new())).await?;
+        Ok(metadata.brokers.first().map(|broker| broker.node_id))
+    }
+
     /// The id that the cluster was formatted with, and how many brokers it names.
     pub(crate) async fn identity(&self) -> Result<(Option<String>, usize), Failure> {
         let metadata = self.metadata(Some(Vec::new())).await?;

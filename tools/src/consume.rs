@@ -29,9 +29,9 @@ pub(crate) struct Arguments {
     /// Begin with the oldest record
     #[arg(long, conflicts_with = "offset")]
     from_beginning: bool,
-    /// Begin here: an offset, earliest or latest
-    #[arg(long, value_name = "OFFSET", default_value = "latest")]
-    offset: Start,
+    /// Begin here: an offset, earliest or latest [default: latest, and earliest with --until-end]
+    #[arg(long, value_name = "OFFSET")]
+    offset: Option<Start>,
     /// Stop after so many records
     #[arg(long, value_name = "RECORDS")]
     max_messages: Option<u64>,
@@ -131,7 +131,11 @@ async fn starts(
     arguments: &Arguments,
     partitions: &[i32],
 ) -> Result<BTreeMap<i32, i64>, Failure> {
-    let start = if arguments.from_beginning { Start::Earliest } else { arguments.offset };
+    let start = match arguments.offset {
+        Some(start) => start,
+        None if arguments.from_beginning || arguments.until_end => Start::Earliest,
+        None => Start::Latest,
+    };
     match start {
         Start::Earliest => cluster.ends(&arguments.topic, partitions, End::Earliest).await,
         Start::Latest => cluster.ends(&arguments.topic, partitions, End::Latest).await,

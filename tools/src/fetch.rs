@@ -61,8 +61,8 @@ impl Reader {
         &mut self.positions
     }
 
-    /// Asks every leader once and moves the positions on. What was removed from a log under the reader is
-    /// skipped, and said.
+    /// Asks every leader once and moves the positions on. A position outside the log goes to its nearer
+    /// end, which is said.
     pub(crate) async fn next(&mut self) -> Result<Vec<(i32, Vec<ValidBatch>)>, Failure> {
         let mut found = Vec::new();
         let mut all_here = true;
@@ -74,7 +74,7 @@ impl Reader {
                         found.push((partition, batches));
                     }
                 }
-                Fetched::OutOfRange => self.skip_to_start(partition).await?,
+                Fetched::OutOfRange => self.return_to_log(partition).await?,
                 Fetched::NotHere => all_here = false,
             }
         }
@@ -110,13 +110,16 @@ impl Reader {
         Ok(answers)
     }
 
-    async fn skip_to_start(&mut self, partition: i32) -> Result<(), Failure> {
+    async fn return_to_log(&mut self, partition: i32) -> Result<(), Failure> {
         let name = &self.topic.name;
         let starts = self.cluster.ends(name, &[partition], End::Earliest).await?;
-        let start = starts.get(&partition).copied().unwrap_or_default();
-        let was = self.positions.insert(partition, start);
-        let was = was.map_or_else(String::new, |was| was.to_string());
-        eprintln!("tarn: {name}-{partition} does not hold offset {was}: going on at {start}");
+        let ends = self.cluster.ends(name, &[partition], End::Latest).await?;
+        let of = |found: &BTreeMap<i32, i64>| found.get(&partition).copied().unwrap_or_default();
+        let (start, end) = (of(&starts), of(&ends));
+        let was = self.positions.get(&partition).copied().unwrap_or_default();
+        let position = was.clamp(start, end.max(start));
+        eprintln!("tarn: {name}-{partition} does not hold offset {was}: going on at {position}");
+        self.positions.insert(partition, position);
         Ok(())
     }
 

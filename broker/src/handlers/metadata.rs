@@ -23,8 +23,9 @@ use crate::metadata_view::{MetadataView, Node};
 
 /// Partitions in one answer of DescribeTopicPartitions at most (`max.request.partition.size.limit`).
 const PARTITIONS_PER_ANSWER: usize = 2000;
-/// The endpoint type of brokers (KIP-919).
+/// The endpoint types of brokers and controllers (KIP-919).
 const BROKERS: i8 = 1;
+const CONTROLLERS: i8 = 2;
 
 /// Serves Metadata to clients of `listener`.
 pub fn metadata(
@@ -145,18 +146,22 @@ fn is_internal(name: &str) -> bool {
 
 /// Serves DescribeCluster to clients of `listener`.
 pub fn cluster(core: &Rc<Core>, listener: &str, request: &DescribeClusterRequest) -> DescribeClusterResponse {
-    if request.endpoint_type != BROKERS {
+    let of_controllers = core.node().config().is_controller_listener(listener);
+    let endpoint_type = if of_controllers { CONTROLLERS } else { BROKERS };
+    if request.endpoint_type != endpoint_type {
         return DescribeClusterResponse {
             error_code: ErrorCode::MISMATCHED_ENDPOINT_TYPE.0,
-            error_message: Some("this listener has brokers; controllers were asked for".into()),
-            endpoint_type: BROKERS,
+            error_message: Some(format!("this listener is of endpoint type {endpoint_type}").into()),
+            endpoint_type,
             ..Default::default()
         };
     }
-    let nodes = core.view().nodes(listener).into_iter();
+    let view = core.view();
+    let nodes = if of_controllers { view.controllers(listener) } else { view.nodes(listener) };
+    let nodes = nodes.into_iter();
     let brokers = nodes.filter(|node| request.include_fenced_brokers || !node.fenced);
     DescribeClusterResponse {
-        endpoint_type: BROKERS,
+        endpoint_type,
         cluster_id: core.node().cluster_id().into(),
         controller_id: core.node().broker_id().0,
         brokers: brokers

@@ -5,4 +5,4 @@ mod leader;
 pub mod waiting;
 
 pub use guard::{Binding, WriteRefused};
-pub use leader::{Isolation, Replica};
+pub use leader::{Isolation, ProduceError, Replica};

@@ -134,12 +134,8 @@ pub(crate) fn open(
         // Whoever closed the log wrote the checkpoint files after it.
         Some(_) if opening.clean => TruncationMark::remove(&log.home)?,
         Some(mark) => {
-            let newest_gap = mark.gaps.last().copied().unwrap_or(Offset(0));
-            log.dirt.truncation = Some(Until {
-                flushed: opening.recovery_point.max(newest_gap),
-                start: opening.log_start,
-                gaps: mark.gaps,
-            });
+            log.dirt.truncation =
+                Some(Until { flushed: opening.recovery_point, start: opening.log_start, gaps: mark.gaps });
         }
         None => {}
     }

@@ -19,7 +19,8 @@ pub use builder::{
 };
 pub use codec::{CodecError, Compression, Decoder, compress, decompress};
 pub use ids::{
-    BrokerId, Epoch, NotAnId, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
+    BrokerId, Epoch, NotAnId, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Timestamp,
+    TopicId, TopicIdPartition,
 };
 pub use validate::{
     ClientBatch, ClientBatchValidator, InvalidBatch, Mirrored, MirroredScanner, ProduceRules, Progress,

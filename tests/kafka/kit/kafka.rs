@@ -200,7 +200,9 @@ impl KafkaNode {
         set("advertised.listeners", advertised + &controller);
         set("log.dirs", data.display().to_string());
         set("controller.quorum.voters", quorum.voters.clone());
-        set("broker.rack", format!("r{}", self.id));
+        if quorum.replicas > 1 {
+            set("broker.rack", format!("r{}", self.id));
+        }
         for prefix in ["offsets.topic", "transaction.state.log", "share.coordinator.state.topic"] {
             set(&format!("{prefix}.replication.factor"), quorum.replicas.to_string());
         }

@@ -131,7 +131,11 @@ impl LogWorld {
             log_start: offset(OffsetCheckpoint::LogStart)?,
         };
         let opened = Log::open(&dir, TOPIC, PartitionIndex(PARTITION), self.config.clone(), opening, now);
-        let (log, _) = opened.map_err(|error| error.to_string())?;
+        let (log, report) = opened.map_err(|error| error.to_string())?;
+        let promised = opening.recovery_point <= Offset(self.oracle.flushed);
+        if report.distrusted_recovery_point && promised && self.broken == Broken::Nothing {
+            return Err(format!("the recovery point {} was not believed", opening.recovery_point));
+        }
         if log.topic_id() != TopicId::METADATA {
             return Err(format!("the log has the topic id {}", log.topic_id()));
         }

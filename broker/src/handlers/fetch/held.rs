@@ -103,9 +103,9 @@ impl HeldSession {
             if by_id && lookup.found.is_some() {
                 continue;
             }
-            let topic = core.view().topic(key);
-            let found = topic.map(|topic| TopicIdPartition { topic_id: topic.id, partition: *index });
-            let found = found.filter(|partition| core.view().exists(*partition));
+            let view = core.view();
+            let found = view.topic(key).map(|topic| TopicIdPartition { topic_id: topic.id, partition: *index });
+            let found = found.filter(|partition| view.exists(*partition));
             if found != lookup.found {
                 forgets.extend(lookup.found);
                 upserts.extend(found.map(|partition| (partition, lookup.wanted)));

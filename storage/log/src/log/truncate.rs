@@ -111,7 +111,6 @@ impl Log {
         }
         self.mark_start(offset)?;
         self.start = offset;
-        self.drop_mark()?;
         self.epochs.advance_log_start(offset);
         self.dirt.epoch_changes += 1;
         if offset == self.end && self.active().size() > 0 {
@@ -125,6 +124,7 @@ impl Log {
             self.segments.remove(0);
         }
         self.recovery_point = self.recovery_point.max(self.segments[0].base());
+        self.drop_mark()?;
         Ok((!removed.is_empty()).then(|| RemovalJob::new(self.home.clone(), removed)))
     }
 

@@ -116,7 +116,6 @@ impl Log {
     pub(super) fn mark_gap(&mut self, base: Offset) -> Result<(), LogError> {
         let mut until = self.dirt.truncation.clone().unwrap_or(Until::NOTHING);
         until.gaps.push(base);
-        until.flushed = until.flushed.max(base);
         until.mark(self.recovery_point, self.start).write(&self.home)?;
         self.dirt.truncation = Some(until);
         Ok(())
@@ -134,8 +133,11 @@ impl Log {
 
     /// Removes the file once it says nothing that the checkpoint files could say wrong.
     pub(super) fn drop_mark(&mut self) -> Result<(), LogError> {
-        let settled = |until: &Until| self.recovery_point >= until.flushed && self.start >= until.start;
-        if self.dirt.truncation.as_ref().is_some_and(settled) {
+        let Some(until) = &mut self.dirt.truncation else { return Ok(()) };
+        // A checkpoint file may give a recovery point from before a gap for as long as it likes.
+        let first = self.segments[0].base();
+        until.gaps.retain(|gap| *gap > first);
+        if until.gaps.is_empty() && self.recovery_point >= until.flushed && self.start >= until.start {
             TruncationMark::remove(&self.home)?;
             self.dirt.truncation = None;
         }

@@ -123,8 +123,13 @@ impl Opener<'_> {
             let control = read_control(&scan, &found).map_err(failed)?;
             note_again(log, index, &found, control.as_ref())?;
         };
-        self.report.cut_bytes += len - u64::from(log.segments[index].size());
-        log.segments[index].cut_tail()?;
+        let cut = len - u64::from(log.segments[index].size());
+        if cut > 0 {
+            self.report.cut_bytes += cut;
+            log.segments[index].cut_tail()?;
+            // Else they could come back after another crash, and continue what is appended meanwhile.
+            file.sync_data().map_err(|cause| view.failed("sync", cause))?;
+        }
         if next_base.is_some() {
             log.segments[index].finish_indexes()?;
         }

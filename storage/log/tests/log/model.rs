@@ -72,6 +72,23 @@ impl Model {
         self.batches.iter().filter(|batch| batch.header().last_offset().0 >= self.start)
     }
 
+    /// Where an epoch begins that no batch at the log start tells depends on what a crash left.
+    fn adopt_first_epoch(&mut self, found: &[(i32, i64)]) {
+        match (
+            self.epochs.first_mut(),
+            found.first(),
+            self.batches.iter().find(|batch| batch.header().last_offset().0 >= self.start),
+        ) {
+            (_, _, None) => self.epochs = found.to_vec(),
+            (Some(known), Some(found), Some(first))
+                if known.0 == found.0 && found.1 == first.header().base_offset.0 =>
+            {
+                known.1 = found.1;
+            }
+            _ => {}
+        }
+    }
+
     fn advance_start(&mut self, offset: i64) {
         if offset <= self.start {
             return;
@@ -135,14 +152,14 @@ fn apply(world: &World, mut log: Log, model: &mut Model, op: &Op) -> Log {
             let clean = matches!(op, Op::CloseAndOpen);
             if clean {
                 log.close().unwrap();
+                model.recovery_point = model.end;
             }
             let log_start = log.start_to_checkpoint().unwrap_or(Offset(0));
             let recovery_point = Offset(model.recovery_point);
             drop(log);
             log = world.open(Opening { clean, recovery_point, log_start }).0;
-            if !clean && model.start == model.end {
-                // Without a batch in the log, what is told of epochs depends on what a crash left.
-                model.epochs = epochs(&log);
+            if !clean {
+                model.adopt_first_epoch(&epochs(&log));
             }
         }
     }

@@ -1,0 +1,121 @@
+//! The command line of the proposal: `kafka-cluster-mirrors.sh --create …` (KIP-1279).
+//!
+//! Only flags are translated here; what is done is done by the verbs. As in Kafka's tools, every error
+//! ends with code 1, but for what Tarn does not serve yet.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+
+use super::{
+    CreateArguments, DescribeArguments, ListArguments, Named, StartArguments, Style, later, verbs,
+};
+use crate::admin::on_core;
+use crate::connect::ConnectArguments;
+use crate::failure::Failure;
+
+/// The name of the hidden command that the script runs.
+pub(crate) const KAFKA_NAME: &str = "kafka-cluster-mirrors";
+
+/// Create, start, list and describe cluster mirrors, with the options of KIP-1279.
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true, group = ArgGroup::new("action").required(true))]
+pub(crate) struct KafkaArguments {
+    #[command(flatten)]
+    connect: ConnectArguments,
+    /// Create a mirror
+    #[arg(long, group = "action", requires = "mirror", requires = "mirror_config")]
+    create: bool,
+    /// Begin to mirror topics
+    #[arg(long, group = "action", requires = "mirror", requires = "topics")]
+    start: bool,
+    /// Stop mirroring topics and make them writable (not served yet)
+    #[arg(long, group = "action")]
+    stop: bool,
+    /// Hold mirroring, topics staying read-only (not served yet)
+    #[arg(long, group = "action")]
+    pause: bool,
+    /// Go on after a pause (not served yet)
+    #[arg(long, group = "action")]
+    resume: bool,
+    /// Try partitions again that have failed (not served yet)
+    #[arg(long, group = "action")]
+    recover: bool,
+    /// Delete a mirror whose topics are all stopped (not served yet)
+    #[arg(long, group = "action")]
+    delete: bool,
+    /// List the mirrors
+    #[arg(long, group = "action")]
+    list: bool,
+    /// Show what each mirrored partition does, and how far behind it is
+    #[arg(long, group = "action")]
+    describe: bool,
+    /// The mirror's name
+    #[arg(long, value_name = "NAME")]
+    mirror: Option<String>,
+    /// A properties file about the source
+    #[arg(long, value_name = "FILE")]
+    mirror_config: Option<PathBuf>,
+    /// Names or regular expressions of topics at the source
+    #[arg(long, value_name = "CSV", value_delimiter = ',')]
+    topics: Vec<String>,
+    /// Names or regular expressions of topics to leave out; with --start
+    #[arg(long, value_name = "CSV", value_delimiter = ',')]
+    exclude: Vec<String>,
+    /// Print JSON; with --list and --describe
+    #[arg(long)]
+    json: bool,
+    /// Only partitions that have failed; with --describe
+    #[arg(long)]
+    failed: bool,
+}
+
+/// Does what was asked, in the manner of Kafka's tools.
+pub(crate) fn run_as_kafka_does(arguments: KafkaArguments) -> Result<(), Failure> {
+    if let Some(verb) = arguments.verb_not_served() {
+        return Err(later(verb));
+    }
+    on_core(move || arguments.act()).map_err(as_kafka_does)
+}
+
+/// Kafka's tools know one code for whatever went wrong.
+fn as_kafka_does(failure: Failure) -> Failure {
+    match failure {
+        Failure::ReaderGone => Failure::ReaderGone,
+        failure => Failure::Failed(failure.to_string()),
+    }
+}
+
+impl KafkaArguments {
+    fn verb_not_served(&self) -> Option<&'static str> {
+        let verbs = [
+            (self.stop, "--stop"),
+            (self.pause, "--pause"),
+            (self.resume, "--resume"),
+            (self.recover, "--recover"),
+            (self.delete, "--delete"),
+        ];
+        verbs.into_iter().find_map(|(asked, verb)| asked.then_some(verb))
+    }
+
+    async fn act(self) -> Result<(), Failure> {
+        let style = if self.json { Style::Json } else { Style::Proposal };
+        let KafkaArguments { connect, mirror, mirror_config, topics, exclude, json, failed, .. } = self;
+        if self.list {
+            return verbs::list(ListArguments { connect, json }, style).await;
+        }
+        if self.describe {
+            return verbs::describe(DescribeArguments { connect, mirror, failed, json }, style).await;
+        }
+        let named = Named { connect, mirror: mirror.unwrap_or_default() };
+        match (self.create, mirror_config) {
+            (true, Some(mirror_config)) => {
+                verbs::create(CreateArguments { named, mirror_config, json }, style).await
+            }
+            _ => {
+                let start = StartArguments { named, topics, exclude, wait: false, timeout: None, json };
+                verbs::start(start, style).await
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `tarn mirror`, and the same in the words of KIP-1279's `kafka-cluster-mirrors.sh`.
+
+mod kafka_flags;
+mod output;
+mod standing;
+mod verbs;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::admin::on_core;
+use crate::connect::ConnectArguments;
+use crate::failure::Failure;
+
+pub(crate) use kafka_flags::{KAFKA_NAME, KafkaArguments, run_as_kafka_does};
+
+/// What to do with mirrors.
+#[derive(Debug, Args)]
+#[command(after_help = "A mirror is the link to one source cluster. Its topics are copied byte for byte, with \
+                        their offsets, leader epochs and ids, and are read-only here while they are mirrored.")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Create a mirror of a source cluster
+    Create(CreateArguments),
+    /// Begin to mirror topics
+    Start(StartArguments),
+    /// List the mirrors
+    List(ListArguments),
+    /// Show what each mirrored partition does, and how far behind it is
+    Describe(DescribeArguments),
+    #[command(flatten)]
+    Later(LaterVerb),
+}
+
+/// Verbs of the proposal that are not served yet.
+#[derive(Clone, Debug, Subcommand)]
+enum LaterVerb {
+    /// Stop mirroring topics and make them writable (not served yet)
+    Stop(Ignored),
+    /// Hold mirroring, topics staying read-only (not served yet)
+    Pause(Ignored),
+    /// Go on after a pause (not served yet)
+    Resume(Ignored),
+    /// Try partitions again that have failed (not served yet)
+    Recover(Ignored),
+    /// Delete a mirror whose topics are all stopped (not served yet)
+    Delete(Ignored),
+}
+
+/// Whatever stands behind a verb that is not served yet.
+#[derive(Clone, Debug, Args)]
+struct Ignored {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+/// How a command prints what it found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    /// As the proposal does, with what Tarn knows beside it.
+    Tarn,
+    /// As the proposal does.
+    Proposal,
+    /// As JSON.
+    Json,
+}
+
+#[derive(Clone, Debug, Args)]
+struct Named {
+    #[command(flatten)]
+    connect: ConnectArguments,
+    /// The mirror's name
+    #[arg(long, value_name = "NAME")]
+    mirror: String,
+}
+
+#[derive(Clone, Debug, Args)]
+struct CreateArguments {
+    #[command(flatten)]
+    named: Named,
+    /// A properties file about the source: bootstrap.servers, and how to copy
+    #[arg(long, value_name = "FILE")]
+    mirror_config: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+struct StartArguments {
+    #[command(flatten)]
+    named: Named,
+    /// Names or regular expressions of topics at the source; topics that match later are mirrored too
+    #[arg(long, value_name = "CSV", value_delimiter = ',', required = true)]
+    topics: Vec<String>,
+    /// Names or regular expressions of topics to leave out
+    #[arg(long, value_name = "CSV", value_delimiter = ',')]
+    exclude: Vec<String>,
+    /// Return only when these topics are copied
+    #[arg(long)]
+    wait: bool,
+    /// Give up waiting after so many seconds
+    #[arg(long, value_name = "SECONDS", requires = "wait")]
+    timeout: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+struct ListArguments {
+    #[command(flatten)]
+    connect: ConnectArguments,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+struct DescribeArguments {
+    #[command(flatten)]
+    connect: ConnectArguments,
+    /// Only this mirror; all of them where this is left out
+    #[arg(long, value_name = "NAME")]
+    mirror: Option<String>,
+    /// Only partitions that have failed
+    #[arg(long)]
+    failed: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what was asked.
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    let style = |json: bool| if json { Style::Json } else { Style::Tarn };
+    match arguments.verb {
+        Verb::Create(arguments) => on_core(move || async move {
+            let style = style(arguments.json);
+            verbs::create(arguments, style).await
+        }),
+        Verb::Start(arguments) => on_core(move || async move {
+            let style = style(arguments.json);
+            verbs::start(arguments, style).await
+        }),
+        Verb::List(arguments) => on_core(move || async move {
+            let style = style(arguments.json);
+            verbs::list(arguments, style).await
+        }),
+        Verb::Describe(arguments) => on_core(move || async move {
+            let style = style(arguments.json);
+            verbs::describe(arguments, style).await
+        }),
+        Verb::Later(verb) => Err(later(verb.name())),
+    }
+}
+
+impl LaterVerb {
+    fn name(&self) -> &'static str {
+        match self {
+            LaterVerb::Stop(_) => "stop",
+            LaterVerb::Pause(_) => "pause",
+            LaterVerb::Resume(_) => "resume",
+            LaterVerb::Recover(_) => "recover",
+            LaterVerb::Delete(_) => "delete",
+        }
+    }
+}
+
+/// A verb of the proposal that Tarn does not serve yet.
+fn later(verb: &str) -> Failure {
+    Failure::Usage(format!(
+        "{verb} is not served yet: this version of Tarn creates, starts, lists and describes mirrors, and a later \
+         one brings stop, pause, resume, recover and delete"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_that_come_later_say_so_and_are_wrong_usage() {
+        let failure = later("pause");
+        assert_eq!(failure.exit_code(), 2);
+        assert!(failure.to_string().starts_with("pause is not served yet"));
+    }
+}

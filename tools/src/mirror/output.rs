@@ -1,0 +1,299 @@
+//! What `tarn mirror` prints: the proposal's tables, sentences and JSON (KIP-1279).
+//!
+//! What is not known is `-` in a table and absent from JSON. Tarn's own columns and keys stand behind the
+//! proposal's.
+
+use std::io::Write;
+
+use serde_json::{Map, Value, json};
+
+use super::Style;
+use super::standing::{Standing, Task};
+use crate::failure::Failure;
+
+/// The longest error in a table.
+const ERROR_CHARS: usize = 80;
+
+/// A mirror, as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) mirror: String,
+    pub(super) topics: i32,
+    pub(super) source_cluster_id: String,
+    pub(super) source_bootstrap_server: String,
+}
+
+pub(super) fn created(out: &mut impl Write, mirror: &str, style: Style) -> Result<(), Failure> {
+    match style {
+        Style::Json => print_json(out, &json!({ "mirror": mirror, "created": true })),
+        _ => Ok(writeln!(out, "Created mirror {mirror}")?),
+    }
+}
+
+pub(super) fn started(
+    out: &mut impl Write,
+    mirror: &str,
+    topics: &[String],
+    style: Style,
+) -> Result<(), Failure> {
+    match style {
+        Style::Json => print_json(out, &json!({ "mirror": mirror, "started": topics })),
+        _ if topics.is_empty() => Ok(writeln!(
+            out,
+            "No matching topics found yet. Patterns saved to mirror {mirror} for auto-discovery."
+        )?),
+        _ => Ok(writeln!(
+            out,
+            "Started {} topic(s) in mirror {mirror}: [{}]",
+            topics.len(),
+            topics.join(", ")
+        )?),
+    }
+}
+
+pub(super) fn listed(out: &mut impl Write, mirrors: &[Listed], style: Style) -> Result<(), Failure> {
+    if style == Style::Json {
+        let mirrors = mirrors.iter().map(|listed| {
+            json!({
+                "mirror": listed.mirror,
+                "topics": listed.topics,
+                "sourceClusterId": listed.source_cluster_id,
+                "sourceBootstrapServer": listed.source_bootstrap_server,
+            })
+        });
+        return print_json(out, &Value::Array(mirrors.collect()));
+    }
+    if mirrors.is_empty() {
+        return Ok(writeln!(out, "No mirrors found")?);
+    }
+    row(out, &[("MIRROR", 30), ("TOPICS", 10), ("SOURCE-CLUSTER-ID", 26), ("SOURCE-BOOTSTRAP-SERVER", 50)])?;
+    for listed in mirrors {
+        let topics = listed.topics.to_string();
+        let id = or_dash(&listed.source_cluster_id);
+        row(out, &[(&listed.mirror, 30), (&topics, 10), (id, 26), (&listed.source_bootstrap_server, 50)])?;
+    }
+    Ok(())
+}
+
+pub(super) fn partitions(
+    out: &mut impl Write,
+    partitions: &[Standing],
+    style: Style,
+) -> Result<(), Failure> {
+    if partitions.is_empty() {
+        return Ok(writeln!(out, "No mirror partitions found")?);
+    }
+    let proposal = [
+        ("MIRROR", 30),
+        ("TOPIC", 40),
+        ("PARTITION", 10),
+        ("SOURCE-OFFSET", 15),
+        ("DESTINATION-OFFSET", 18),
+        ("LAG", 10),
+        ("STATE", 12),
+    ];
+    let ours = [("LAG-MS", 10), ("REASON", 30)];
+    let ours = if style == Style::Tarn { &ours[..] } else { &[] };
+    row(out, &[&proposal[..], ours].concat())?;
+    for partition in partitions {
+        let cells = [
+            partition.mirror.clone(),
+            partition.topic.clone(),
+            partition.partition.to_string(),
+            number(partition.source_offset),
+            number(partition.destination_offset),
+            number(partition.lag()),
+            partition.state.clone(),
+            number(partition.lag_ms),
+            reason(partition),
+        ];
+        let widths = proposal.iter().chain(ours).map(|(_, width)| *width);
+        let cells: Vec<(&str, usize)> = cells.iter().map(String::as_str).zip(widths).collect();
+        row(out, &cells)?;
+    }
+    Ok(())
+}
+
+pub(super) fn failed(
+    out: &mut impl Write,
+    partitions: &[Standing],
+    attempts_max: Option<i16>,
+) -> Result<(), Failure> {
+    if partitions.is_empty() {
+        return Ok(writeln!(out, "No failed partitions found")?);
+    }
+    row(out, &[("MIRROR", 30), ("TOPIC", 40), ("PARTITION", 10), ("RETRY", 12), ("ERROR", ERROR_CHARS)])?;
+    for partition in partitions {
+        let retry = match (partition.is_terminal(), attempts_max) {
+            (true, _) => "NonRetryable".to_owned(),
+            (false, Some(max)) => format!("{}/{max}", partition.retry_attempt),
+            (false, None) => partition.retry_attempt.to_string(),
+        };
+        let index = partition.partition.to_string();
+        let error = partition.error_message.as_deref().unwrap_or("-");
+        let error: String = error.chars().take(ERROR_CHARS).collect();
+        let cells = [
+            (partition.mirror.as_str(), 30),
+            (partition.topic.as_str(), 40),
+            (index.as_str(), 10),
+            (retry.as_str(), 12),
+            (error.as_str(), ERROR_CHARS),
+        ];
+        row(out, &cells)?;
+    }
+    Ok(())
+}
+
+pub(super) fn tasks(out: &mut impl Write, tasks: &[Task]) -> Result<(), Failure> {
+    if tasks.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    row(out, &[("MIRROR", 30), ("TASK", 20), ("STATE", 10), ("LAST-SUCCESS-MS-AGO", 20), ("REASON", 30)])?;
+    for task in tasks {
+        let age = number(task.last_success_age_ms);
+        let reason = why(task.reason_code.as_deref(), task.error_message.as_deref());
+        let cells = [
+            (task.mirror.as_str(), 30),
+            (task.name.as_str(), 20),
+            (task.state.as_str(), 10),
+            (age.as_str(), 20),
+            (reason.as_str(), 30),
+        ];
+        row(out, &cells)?;
+    }
+    Ok(())
+}
+
+pub(super) fn json(out: &mut impl Write, partitions: &[Standing]) -> Result<(), Failure> {
+    print_json(out, &Value::Array(partitions.iter().map(|partition| Value::Object(object(partition))).collect()))
+}
+
+fn object(partition: &Standing) -> Map<String, Value> {
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            object.insert(key.to_owned(), value);
+        }
+    };
+    put("mirror", Some(partition.mirror.as_str().into()));
+    put("topic", Some(partition.topic.as_str().into()));
+    put("partition", Some(partition.partition.into()));
+    put("sourceOffset", partition.source_offset.map(Value::from));
+    put("destinationOffset", partition.destination_offset.map(Value::from));
+    put("lag", partition.lag().map(Value::from));
+    put("state", Some(partition.state.as_str().into()));
+    put("retryAttempt", Some(partition.retry_attempt.into()));
+    put("errorMessage", partition.error_message.as_deref().map(Value::from));
+    put("reasonCode", partition.reason_code.as_deref().map(Value::from));
+    put("lagMs", partition.lag_ms.map(Value::from));
+    put("lastFetchAgeMs", partition.last_fetch_age_ms.map(Value::from));
+    object
+}
+
+fn print_json(out: &mut impl Write, value: &Value) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Failed(error.to_string()))?;
+    Ok(writeln!(out, "{text}")?)
+}
+
+/// Cells of at least their widths, spaces between, none at the end.
+fn row(out: &mut impl Write, cells: &[(&str, usize)]) -> Result<(), Failure> {
+    let padded: Vec<String> = cells.iter().map(|(cell, width)| format!("{cell:<width$}")).collect();
+    Ok(writeln!(out, "{}", padded.join(" ").trim_end())?)
+}
+
+fn number(number: Option<i64>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+}
+
+fn reason(partition: &Standing) -> String {
+    why(partition.reason_code.as_deref(), partition.error_message.as_deref())
+}
+
+fn why(code: Option<&str>, message: Option<&str>) -> String {
+    match (code, message) {
+        (Some(code), Some(message)) => format!("{code}: {message}"),
+        (one, other) => one.or(other).unwrap_or("-").to_owned(),
+    }
+}
+
+fn or_dash(text: &str) -> &str {
+    if text.is_empty() { "-" } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(print: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>) -> String {
+        let mut out = Vec::new();
+        print(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn standing() -> Standing {
+        Standing {
+            mirror: "m".to_owned(),
+            topic: "orders".to_owned(),
+            partition: 2,
+            source_offset: Some(100),
+            destination_offset: Some(90),
+            state: "MIRRORING".to_owned(),
+            ..Standing::default()
+        }
+    }
+
+    #[test]
+    fn the_proposals_table_has_its_columns_and_widths() {
+        let table = printed(|out| partitions(out, &[standing()], Style::Proposal));
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines[0].find("TOPIC"), Some(31));
+        assert_eq!(lines[0].find("PARTITION"), Some(72));
+        assert_eq!(lines[0].find("SOURCE-OFFSET"), Some(83));
+        assert_eq!(lines[0].find("DESTINATION-OFFSET"), Some(99));
+        assert_eq!(lines[0].find("LAG"), Some(118));
+        assert_eq!(lines[0].find("STATE"), Some(129));
+        assert!(lines[0].ends_with("STATE") && lines[1].ends_with("MIRRORING"));
+        assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), [
+            "m", "orders", "2", "100", "90", "10", "MIRRORING"
+        ]);
+    }
+
+    #[test]
+    fn what_is_unknown_is_a_dash_in_tables_and_absent_from_json() {
+        let unknown = Standing { source_offset: None, ..standing() };
+        let table = printed(|out| partitions(out, std::slice::from_ref(&unknown), Style::Tarn));
+        let cells: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(cells, ["m", "orders", "2", "-", "90", "-", "MIRRORING", "-", "-"]);
+        let printed: Value = serde_json::from_str(&printed(|out| json(out, &[unknown]))).unwrap();
+        let keys: Vec<&String> = printed[0].as_object().unwrap().keys().collect();
+        assert_eq!(keys.len(), 6, "{keys:?}");
+        assert_eq!(printed[0]["destinationOffset"], 90);
+        assert!(printed[0].get("lag").is_none() && printed[0].get("errorMessage").is_none());
+    }
+
+    #[test]
+    fn a_failed_partition_shows_its_attempts_or_that_there_are_none() {
+        let failed_with = |code: &str| Standing {
+            state: "FAILED".to_owned(),
+            reason_code: Some(code.to_owned()),
+            error_message: Some("x".repeat(200)),
+            retry_attempt: 3,
+            ..standing()
+        };
+        let both = [failed_with("SOURCE_LEADER_UNKNOWN"), failed_with("SOURCE_TRUNCATED")];
+        let table = printed(|out| failed(out, &both, Some(20)));
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1][3], "3/20");
+        assert_eq!(lines[2][3], "NonRetryable");
+        assert_eq!(lines[1][4].len(), ERROR_CHARS);
+    }
+
+    #[test]
+    fn empty_answers_are_said() {
+        assert_eq!(printed(|out| partitions(out, &[], Style::Proposal)), "No mirror partitions found\n");
+        assert_eq!(printed(|out| failed(out, &[], None)), "No failed partitions found\n");
+        assert_eq!(printed(|out| listed(out, &[], Style::Proposal)), "No mirrors found\n");
+        assert_eq!(printed(|out| json(out, &[])), "[]\n");
+    }
+}

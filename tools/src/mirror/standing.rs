@@ -1,0 +1,246 @@
+//! How the partitions of a mirror stand: read page by page, and awaited.
+
+use std::time::{Duration, Instant};
+
+use tarn_mirror::reasons::{Reason, Treatment};
+use tarn_mirror::state::MirrorState;
+use tarn_runtime::sleep;
+use tarn_wire::messages::describe_cluster_mirrors_request as asked;
+use tarn_wire::messages::describe_cluster_mirrors_response::{
+    DescribedMirror, DescribedMirrorPartition, MirrorCursor, MirrorTask,
+};
+use tarn_wire::messages::describe_configs_request::DescribeConfigsResource;
+use tarn_wire::messages::{DescribeClusterMirrorsRequest, DescribeConfigsRequest};
+
+use super::verbs::summary;
+use crate::admin::Cluster;
+use crate::failure::Failure;
+use crate::progress::Line;
+
+/// The pause between two looks at a mirror.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Where there is no terminal, a line is printed so often.
+const SAY_AGAIN: Duration = Duration::from_secs(1);
+
+/// One partition of a mirror. What is not known is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) mirror: String,
+    pub(super) topic: String,
+    pub(super) partition: i32,
+    pub(super) source_offset: Option<i64>,
+    pub(super) destination_offset: Option<i64>,
+    pub(super) state: String,
+    pub(super) retry_attempt: i16,
+    pub(super) error_message: Option<String>,
+    pub(super) reason_code: Option<String>,
+    pub(super) lag_ms: Option<i64>,
+    pub(super) last_fetch_age_ms: Option<i64>,
+}
+
+/// Something that a mirror does beside copying.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Task {
+    pub(super) mirror: String,
+    pub(super) name: String,
+    pub(super) state: String,
+    pub(super) reason_code: Option<String>,
+    pub(super) error_message: Option<String>,
+    pub(super) last_success_age_ms: Option<i64>,
+}
+
+/// What was found of mirrors.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) partitions: Vec<Standing>,
+    pub(super) tasks: Vec<Task>,
+}
+
+impl Standing {
+    /// The records that the source has and this cluster lacks.
+    pub(super) fn lag(&self) -> Option<i64> {
+        Some((self.source_offset? - self.destination_offset?).max(0))
+    }
+
+    pub(super) fn is_mirroring(&self) -> bool {
+        self.state == MirrorState::Mirroring.name()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.state == MirrorState::Failed.name()
+    }
+
+    /// True where only an operator can help.
+    pub(super) fn is_terminal(&self) -> bool {
+        let reason = self.reason_code.as_deref().and_then(Reason::from_code);
+        self.has_failed() && reason.is_some_and(|reason| reason.treatment() == Treatment::Terminal)
+    }
+
+    fn is_copied(&self) -> bool {
+        self.is_mirroring() && self.lag() == Some(0)
+    }
+}
+
+/// Reads one mirror, or all of them.
+pub(super) async fn read(cluster: &Cluster, mirror: Option<&str>) -> Result<Found, Failure> {
+    let mut request = DescribeClusterMirrorsRequest {
+        mirror_names: mirror.map(|name| vec![name.into()]),
+        topics: None,
+        ..DescribeClusterMirrorsRequest::default()
+    };
+    let mut found = Found::default();
+    loop {
+        let answer = cluster.call_mirror_api(&request).await?;
+        Failure::check(answer.error_code, answer.error_message.as_deref())?;
+        let first_page = request.cursor.is_none();
+        for mirror in &answer.mirrors {
+            Failure::check(mirror.error_code, mirror.error_message.as_deref())?;
+            gather(mirror, &mut found);
+        }
+        match answer.next_cursor {
+            Some(next) if first_page || request.cursor != Some(cursor(&next)) => {
+                request.cursor = Some(cursor(&next));
+            }
+            _ => return Ok(found),
+        }
+    }
+}
+
+fn cursor(next: &MirrorCursor) -> asked::MirrorCursor {
+    asked::MirrorCursor {
+        mirror_name: next.mirror_name.clone(),
+        topic_name: next.topic_name.clone(),
+        partition_index: next.partition_index,
+    }
+}
+
+fn gather(mirror: &DescribedMirror, found: &mut Found) {
+    for topic in &mirror.topics {
+        let standing = |partition| standing(&mirror.mirror_name, &topic.topic_name, partition);
+        found.partitions.extend(topic.partitions.iter().map(standing));
+    }
+    for described in &mirror.tasks {
+        let task = task(&mirror.mirror_name, described);
+        if !found.tasks.contains(&task) {
+            found.tasks.push(task);
+        }
+    }
+}
+
+fn standing(mirror: &str, topic: &str, partition: &DescribedMirrorPartition) -> Standing {
+    Standing {
+        mirror: mirror.to_owned(),
+        topic: topic.to_owned(),
+        partition: partition.partition_index,
+        source_offset: known(partition.source_offset),
+        destination_offset: known(partition.destination_offset),
+        state: partition.state_value.to_string(),
+        retry_attempt: partition.retry_attempt,
+        error_message: text(partition.error_message.as_deref()),
+        reason_code: text(partition.reason_code.as_deref()),
+        lag_ms: known(partition.lag_ms),
+        last_fetch_age_ms: known(partition.last_fetch_age_ms),
+    }
+}
+
+fn task(mirror: &str, task: &MirrorTask) -> Task {
+    Task {
+        mirror: mirror.to_owned(),
+        name: task.name.to_string(),
+        state: task.state.to_string(),
+        reason_code: text(task.reason_code.as_deref()),
+        error_message: text(task.error_message.as_deref()),
+        last_success_age_ms: known(task.last_success_age_ms),
+    }
+}
+
+fn known(number: i64) -> Option<i64> {
+    (number >= 0).then_some(number)
+}
+
+fn text(text: Option<&str>) -> Option<String> {
+    text.filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// How often a partition is tried again, as the broker is configured; `None` where it does not say.
+pub(super) async fn attempts_max(cluster: &Cluster) -> Option<i16> {
+    const BROKER: i8 = 4;
+    const KEY: &str = "mirror.failed.retry.max.attempts";
+    let id = cluster.some_broker_id().await.ok()??;
+    let resource = DescribeConfigsResource {
+        resource_type: BROKER,
+        resource_name: id.to_string().into(),
+        configuration_keys: Some(vec![KEY.into()]),
+    };
+    let request = DescribeConfigsRequest { resources: vec![resource], ..Default::default() };
+    let answer = cluster.call(&request).await.ok()?;
+    let config = answer.results.first()?.configs.iter().find(|config| *config.name == *KEY)?;
+    config.value.as_deref()?.parse().ok()
+}
+
+/// Waits until these topics are copied to their end, and says meanwhile how far that is.
+pub(super) async fn wait_until_copied(
+    cluster: &Cluster,
+    mirror: &str,
+    topics: &[String],
+    timeout_s: Option<u64>,
+) -> Result<(), Failure> {
+    let deadline = timeout_s.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let line = Line::spinner(format!("{mirror}: waiting for its state"));
+    let mut said = None;
+    loop {
+        let mut partitions = read(cluster, Some(mirror)).await?.partitions;
+        partitions.retain(|partition| topics.contains(&partition.topic));
+        let summary = summary(mirror, &partitions);
+        if partitions.iter().all(Standing::is_copied) {
+            drop(line);
+            eprintln!("{summary}");
+            return Ok(());
+        }
+        if let Some(stuck) = partitions.iter().find(|partition| partition.is_terminal()) {
+            let why = stuck.error_message.as_deref().or(stuck.reason_code.as_deref()).unwrap_or_default();
+            return Err(Failure::Failed(format!("{}-{} has failed: {why}", stuck.topic, stuck.partition)));
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(Failure::Failed(format!("not copied in time: {summary}")));
+        }
+        if line.is_hidden() && said.is_none_or(|said: Instant| said.elapsed() >= SAY_AGAIN) {
+            eprintln!("{summary}");
+            said = Some(Instant::now());
+        }
+        line.say(summary);
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_is_never_negative_and_unknown_where_an_end_is() {
+        let standing = |source_offset, destination_offset| Standing {
+            source_offset,
+            destination_offset,
+            ..Standing::default()
+        };
+        assert_eq!(standing(Some(10), Some(4)).lag(), Some(6));
+        assert_eq!(standing(Some(4), Some(10)).lag(), Some(0));
+        assert_eq!(standing(None, Some(4)).lag(), None);
+        assert_eq!(standing(Some(4), None).lag(), None);
+    }
+
+    #[test]
+    fn only_a_failure_that_waits_for_an_operator_is_terminal() {
+        let standing = |state: &str, reason: Option<&str>| Standing {
+            state: state.to_owned(),
+            reason_code: reason.map(str::to_owned),
+            ..Standing::default()
+        };
+        assert!(standing("FAILED", Some("SOURCE_TRUNCATED")).is_terminal());
+        assert!(!standing("FAILED", Some("SOURCE_LEADER_UNKNOWN")).is_terminal());
+        assert!(!standing("MIRRORING", Some("SOURCE_UNREACHABLE")).is_terminal());
+        assert!(!standing("FAILED", None).is_terminal());
+    }
+}

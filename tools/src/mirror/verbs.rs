@@ -1,0 +1,183 @@
+//! What `tarn mirror` asks of a cluster.
+
+use std::io::{Write, stdout};
+
+use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig;
+use tarn_wire::messages::{
+    CreateClusterMirrorRequest, ListClusterMirrorsRequest, StartMirrorTopicsRequest, StartMirrorTopicsResponse,
+};
+use tarn_wire::{ErrorCode, Str};
+
+use super::output::{self, Listed};
+use super::standing::{self, Standing};
+use super::{CreateArguments, DescribeArguments, ListArguments, StartArguments, Style};
+use crate::admin::Cluster;
+use crate::connect::properties;
+use crate::failure::Failure;
+use crate::progress::while_waiting;
+
+/// Creates a mirror from a properties file.
+pub(super) async fn create(arguments: CreateArguments, style: Style) -> Result<(), Failure> {
+    let name = arguments.named.mirror;
+    let configs = properties(&arguments.mirror_config)?.into_iter();
+    let configs = configs.map(|(key, value)| MirrorConfig { name: key.into(), value: Some(value.into()) });
+    let request = CreateClusterMirrorRequest {
+        mirror_name: name.as_str().into(),
+        configs: configs.collect(),
+        ..CreateClusterMirrorRequest::default()
+    };
+    let cluster = Cluster::connect(&arguments.named.connect).await?;
+    let answer = while_waiting("asking the source", cluster.call_mirror_api(&request)).await?;
+    Failure::check(answer.error_code, answer.error_message.as_deref())?;
+    output::created(&mut stdout().lock(), &name, style)
+}
+
+/// Starts topics, and waits for them where that is asked.
+pub(super) async fn start(arguments: StartArguments, style: Style) -> Result<(), Failure> {
+    let name = &arguments.named.mirror;
+    let texts = |texts: &[String]| texts.iter().map(|text| Str::from(text.trim())).collect::<Vec<Str>>();
+    let request = StartMirrorTopicsRequest {
+        mirror_name: name.as_str().into(),
+        include_patterns: texts(&arguments.topics),
+        exclude_patterns: texts(&arguments.exclude),
+        ..StartMirrorTopicsRequest::default()
+    };
+    let cluster = Cluster::connect(&arguments.named.connect).await?;
+    let answer = while_waiting("finding the topics at the source", cluster.call_mirror_api(&request)).await?;
+    Failure::check(answer.error_code, answer.error_message.as_deref())?;
+    let started = started(&answer);
+    if !started.is_empty() || answer.topics.is_empty() {
+        output::started(&mut stdout().lock(), name, &started, style)?;
+    }
+    all_started(&arguments.topics, &answer)?;
+    match arguments.wait {
+        true => standing::wait_until_copied(&cluster, name, &started, arguments.timeout).await,
+        false => Ok(()),
+    }
+}
+
+fn started(answer: &StartMirrorTopicsResponse) -> Vec<String> {
+    let good = answer.topics.iter().filter(|topic| topic.error_code == ErrorCode::NONE.0);
+    let mut names: Vec<String> = good.map(|topic| topic.name.to_string()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Fails where a topic was refused, or one that was named is not there. A pattern may match nothing yet.
+fn all_started(asked: &[String], answer: &StartMirrorTopicsResponse) -> Result<(), Failure> {
+    let refused: Vec<String> = answer
+        .topics
+        .iter()
+        .filter_map(|topic| {
+            let failure = Failure::check(topic.error_code, topic.error_message.as_deref()).err()?;
+            Some(format!("{}: {failure}", topic.name))
+        })
+        .collect();
+    if !refused.is_empty() {
+        return Err(Failure::Failed(refused.join("\n")));
+    }
+    let is_there = |name: &str| answer.topics.iter().any(|topic| *topic.name == *name);
+    let missing: Vec<&str> =
+        asked.iter().map(|asked| asked.trim()).filter(|asked| is_name(asked) && !is_there(asked)).collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Precondition(format!(
+            "the source has no topic {} that can be mirrored; internal topics never are",
+            missing.join(", ")
+        ))),
+    }
+}
+
+/// True for text that can only be meant as a topic's name.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// Lists the mirrors.
+pub(super) async fn list(arguments: ListArguments, style: Style) -> Result<(), Failure> {
+    let cluster = Cluster::connect(&arguments.connect).await?;
+    let request = ListClusterMirrorsRequest { include_topic_names: false, ..Default::default() };
+    let answer = while_waiting("listing", cluster.call_mirror_api(&request)).await?;
+    Failure::check(answer.error_code, answer.error_message.as_deref())?;
+    let mirrors = answer.mirrors.iter().map(|mirror| Listed {
+        mirror: mirror.mirror_name.to_string(),
+        topics: mirror.topic_count,
+        source_cluster_id: mirror.source_cluster_id.to_string(),
+        source_bootstrap_server: mirror.source_bootstrap.to_string(),
+    });
+    output::listed(&mut stdout().lock(), &mirrors.collect::<Vec<_>>(), style)
+}
+
+/// Shows the partitions of a mirror, or of all.
+pub(super) async fn describe(arguments: DescribeArguments, style: Style) -> Result<(), Failure> {
+    let cluster = Cluster::connect(&arguments.connect).await?;
+    let mut found = while_waiting("asking", standing::read(&cluster, arguments.mirror.as_deref())).await?;
+    found.partitions.retain(|partition| !arguments.failed || partition.has_failed());
+    let mut out = stdout().lock();
+    match (arguments.failed, style) {
+        (_, Style::Json) => output::json(&mut out, &found.partitions)?,
+        (true, _) => {
+            let attempts_max = standing::attempts_max(&cluster).await;
+            output::failed(&mut out, &found.partitions, attempts_max)?;
+        }
+        (false, _) => output::partitions(&mut out, &found.partitions, style)?,
+    }
+    if style == Style::Tarn && !arguments.failed {
+        output::tasks(&mut out, &found.tasks)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// What a person waits for: how many partitions of these topics are copied, and what is left.
+pub(super) fn summary(mirror: &str, partitions: &[Standing]) -> String {
+    let mirroring = partitions.iter().filter(|partition| partition.is_mirroring()).count();
+    let known: i64 = partitions.iter().filter_map(Standing::lag).sum();
+    let unknown = partitions.iter().filter(|partition| partition.lag().is_none()).count();
+    let mut text = format!(
+        "{mirror}: {mirroring} of {} partitions mirroring, lag {} records",
+        partitions.len(),
+        crate::progress::thousands(known)
+    );
+    if unknown > 0 {
+        text.push_str(&format!(" and {unknown} partitions not known yet"));
+    }
+    if let Some(unwell) = partitions.iter().find(|partition| partition.reason_code.is_some()) {
+        let why = unwell.error_message.as_deref().or(unwell.reason_code.as_deref()).unwrap_or_default();
+        text.push_str(&format!("; {}-{}: {why}", unwell.topic, unwell.partition));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_wire::messages::start_mirror_topics_response::MirrorTopicResult;
+
+    fn answer(topics: &[(&str, ErrorCode)]) -> StartMirrorTopicsResponse {
+        let topics = topics.iter().map(|(name, code)| MirrorTopicResult {
+            name: (*name).into(),
+            error_code: code.0,
+            ..Default::default()
+        });
+        StartMirrorTopicsResponse { topics: topics.collect(), ..Default::default() }
+    }
+
+    #[test]
+    fn a_named_topic_must_be_there_and_a_pattern_may_match_later() {
+        let asked = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let one = answer(&[("orders", ErrorCode::NONE)]);
+        assert_eq!(all_started(&asked(&["orders", "later.*"]), &one), Ok(()));
+        let missing = all_started(&asked(&["orders", "no.such.topic"]), &one).unwrap_err();
+        assert_eq!(missing.exit_code(), 3);
+        assert!(missing.to_string().contains("no.such.topic"));
+    }
+
+    #[test]
+    fn a_topic_that_is_refused_fails_and_the_others_are_started() {
+        let mixed = answer(&[("b", ErrorCode::NONE), ("a", ErrorCode::NONE), ("c", ErrorCode::INVALID_CONFIG)]);
+        assert_eq!(started(&mixed), ["a", "b"]);
+        let failure = all_started(&["[abc]".to_owned()], &mixed).unwrap_err();
+        assert_eq!(failure.exit_code(), 1);
+        assert!(failure.to_string().starts_with("c: "), "{failure}");
+    }
+}
