@@ -16,7 +16,6 @@ use tarn_image::{MetadataImage, config::server::Listener};
 use tarn_log::log_dir::LogDirError;
 use tarn_log::{Descriptors, LogDir, LogError, RealDisk};
 use tarn_mirror::manager::{CoreTask, Manager, ManagerHandle};
-use tarn_mirror::settings::{NodeSettings, RetrySettings};
 use tarn_quorum::{ControllerError, ControllerHandle, ControllerOptions, Running};
 use tarn_runtime::channel::{Flag, Receiver, Sender, mailbox, reply};
 use tarn_runtime::probe::{self, ProbeError};
@@ -124,7 +123,7 @@ impl Broker {
         let addresses: Vec<(String, SocketAddr)> =
             addresses.into_iter().map(|(name, address)| (name.to_string(), address)).collect();
 
-        let (manager, manager_handle) = Manager::new(mirror_settings(&config));
+        let (manager, manager_handle) = Manager::new(&config.mirror);
         let published: Vec<Arc<Published>> = (0..=layout.cores.len()).map(|_| Arc::default()).collect();
         let controller = start_controller(&config, &dirs, &published, &manager_handle)?;
         let broker_epoch = register(&config, &dirs, &controller.handle, &addresses, &cluster_id)?;
@@ -178,7 +177,6 @@ impl Broker {
         self.cores.into_iter().for_each(CoreHandle::join);
         info!("stopped");
     }
-
 }
 
 fn mark_clean(node: &Node, broker_epoch: i64) {
@@ -249,22 +247,6 @@ fn bind(config: &ServerConfig, limits: &ConnectionLimits) -> Result<Acceptor, St
         let listeners: Vec<String> = config.listeners.iter().map(ToString::to_string).collect();
         StartError::Listener { listener: listeners.join(","), cause }
     })
-}
-
-fn mirror_settings(config: &ServerConfig) -> NodeSettings {
-    let mirror = &config.mirror;
-    let time = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-    NodeSettings {
-        fetchers_per_broker: usize::try_from(mirror.fetchers).unwrap_or(1).max(1),
-        refresh_interval: time(mirror.refresh_interval_ms),
-        retry: RetrySettings {
-            initial: time(mirror.retry_initial_backoff_ms),
-            max: time(mirror.retry_max_backoff_ms),
-            attempts: u16::try_from(mirror.retry_max_attempts).unwrap_or(u16::MAX),
-        },
-        fetch_memory_bytes: usize::try_from(mirror.fetch_memory_bytes).unwrap_or(usize::MAX),
-        batch_max_bytes: usize::try_from(mirror.batch_max_bytes).unwrap_or(usize::MAX),
-    }
 }
 
 fn start_controller(
@@ -465,7 +447,7 @@ async fn run_core(core: Rc<Core>, plan: Plan, parts: CoreParts) {
         spawn(Queue::Background, write_checkpoints(core.clone(), plan.stop.clone())).detach();
     }
     if let Some((manager, cores)) = manager {
-        spawn(Queue::Mirror, manager.run(MirrorHost::new(core.clone()), Rc::new(cores))).detach();
+        spawn(Queue::Mirror, manager.run(MirrorHost::new(core.clone()), cores)).detach();
     }
     let service = Rc::new(BrokerService::new(core.clone()));
     let metrics = Arc::new(TransportMetrics::default());

@@ -336,7 +336,8 @@ impl Core {
                     self.flush(jobs).await;
                 }
             }
-            let next = self.partitions().next_deadline_ms().unwrap_or(u64::MAX).clamp(now_ms + 5, now_ms + 50);
+            let next =
+                self.partitions().next_deadline_ms().unwrap_or(u64::MAX).clamp(now_ms + 5, now_ms + 50);
             sleep(Duration::from_millis(next - now_ms)).await;
         }
     }

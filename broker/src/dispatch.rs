@@ -7,7 +7,8 @@ use std::future::Future;
 use std::rc::Rc;
 
 use tarn_transport::{
-    Answer, ApiRange, ApiRanges, ApiVersionsData, FeatureLevels, InboundRequest, ListenerName, Outcome, Service,
+    Answer, ApiRange, ApiRanges, ApiVersionsData, FeatureLevels, InboundRequest, ListenerName, Outcome,
+    Service,
 };
 use tarn_wire::messages as m;
 use tarn_wire::{ApiKey, Cursor, Message, Request, RequestHeader, Response, encode_response};
@@ -164,7 +165,11 @@ impl Service for BrokerService {
             apis: if of_controllers { self.controller.clone() } else { self.broker.clone() },
             supported_features: tarn_image::features::SUPPORTED
                 .iter()
-                .map(|feature| FeatureLevels { name: feature.name.into(), min: feature.min, max: feature.max })
+                .map(|feature| FeatureLevels {
+                    name: feature.name.into(),
+                    min: feature.min,
+                    max: feature.max,
+                })
                 .collect(),
             finalized_features_epoch: image.provenance().offset.0.max(0),
             finalized_features: image.features().advertised().map(level).collect(),

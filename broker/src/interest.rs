@@ -179,7 +179,8 @@ impl<W> Interests<W> {
     /// Who wants a partition: the watchers to put on it when it comes to this core.
     pub fn watchers_of(&self, partition: TopicIdPartition) -> Vec<Watcher> {
         let wants = self.interests.iter();
-        wants.filter_map(|(id, interest)| Some((*id, *interest.slots.get(&partition)?)))
+        wants
+            .filter_map(|(id, interest)| Some((*id, *interest.slots.get(&partition)?)))
             .map(|(interest, slot)| Watcher { interest, slot })
             .collect()
     }
@@ -286,9 +287,7 @@ impl<W> Interest<W> {
     /// True where the session does not know this yet.
     fn tells(&self, slot: u32, found: &FetchedPartition) -> bool {
         let known = self.watched[slot as usize].as_ref().and_then(|watched| watched.told);
-        found.records.len() > 0
-            || found.is_urgent()
-            || known != Some((found.high_watermark, found.log_start))
+        found.records.len() > 0 || found.is_urgent() || known != Some((found.high_watermark, found.log_start))
     }
 
     fn told(&mut self, slot: u32, found: &FetchedPartition) {

@@ -134,7 +134,6 @@ impl LogDirs {
     }
 }
 
-
 fn look_through(dirs: &[Arc<LogDir>]) -> Result<HashMap<Name, Place>, (PathBuf, LogDirError)> {
     let mut places = HashMap::new();
     for (index, dir) in dirs.iter().enumerate() {

@@ -89,7 +89,8 @@ impl MetadataView {
     /// The partitions of a topic that `broker` leads, with the epochs in which it does.
     pub fn led_by(&self, broker: BrokerId, topic: &TopicImage) -> Vec<(TopicIdPartition, Epoch)> {
         let led = topic.partitions.iter().filter(|(_, partition)| partition.leader == broker);
-        let named = |partition: &PartitionIndex| TopicIdPartition { topic_id: topic.id, partition: *partition };
+        let named =
+            |partition: &PartitionIndex| TopicIdPartition { topic_id: topic.id, partition: *partition };
         led.map(|(index, partition)| (named(index), partition.leader_epoch)).collect()
     }
 

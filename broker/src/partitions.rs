@@ -116,7 +116,8 @@ impl Partitions {
         if open.is_empty() {
             waiting.answer(Vec::new());
         } else if let Err(refused) = self.waiting.park(waiting, &open, request.deadline_ms) {
-            let errors = open.iter().map(|(partition, _)| (*partition, ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND));
+            let errors =
+                open.iter().map(|(partition, _)| (*partition, ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND));
             refused.answer(errors.collect());
         }
     }
@@ -171,21 +172,21 @@ impl Partitions {
             }
         }
         for (partition, wanted) in read.upserts {
-            if let (Some(watcher), Some(replica)) = (
-                self.interests.upsert(interest, partition, wanted),
-                self.replicas.get_mut(&partition),
-            ) {
+            if let (Some(watcher), Some(replica)) =
+                (self.interests.upsert(interest, partition, wanted), self.replicas.get_mut(&partition))
+            {
                 replica.watch(watcher);
             }
         }
         read.requeue.into_iter().for_each(|partition| self.interests.requeue(interest, partition));
         let replicas = &self.replicas;
-        let partitions = self.interests.fetch(interest, read.scope, read.max_bytes, |partition, wanted, limit, first| {
-            match replicas.get(&partition) {
-                Some(replica) => replica.read(wanted, limit, first, read.isolation),
-                None => FetchedPartition::failed(partition, ErrorCode::NOT_LEADER_OR_FOLLOWER),
-            }
-        });
+        let partitions =
+            self.interests.fetch(interest, read.scope, read.max_bytes, |partition, wanted, limit, first| {
+                match replicas.get(&partition) {
+                    Some(replica) => replica.read(wanted, limit, first, read.isolation),
+                    None => FetchedPartition::failed(partition, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+                }
+            });
         // A session that has gone closes its interest itself.
         let _ = read.reply.fill(partitions);
     }

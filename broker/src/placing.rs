@@ -66,7 +66,9 @@ fn change(core: &Rc<Core>, topic: &TopicImage) {
         let opened = open(core, topic, partition, epoch);
         match opened {
             Ok(replica) => core.partitions().insert(replica),
-            Err(error) => error!(topic = %topic.name, partition = %partition.partition, %error, "log not opened"),
+            Err(error) => {
+                error!(topic = %topic.name, partition = %partition.partition, %error, "log not opened")
+            }
         }
     }
 }

@@ -43,7 +43,8 @@ pub fn home_partition(mirror: &str, count: i32) -> PartitionIndex {
 
 /// Kafka's rule: the hash of Java's `String`, its magnitude, modulo the count.
 fn hash_to_partition(text: &str, count: i32) -> PartitionIndex {
-    let hash = text.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
+    let hash =
+        text.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
     let magnitude = if hash == i32::MIN { 0 } else { hash.abs() };
     PartitionIndex(magnitude % count.max(1))
 }
@@ -144,7 +145,9 @@ impl WriteRefused {
     pub fn code(&self) -> ErrorCode {
         match self {
             WriteRefused::FencedLeader { .. } => ErrorCode::FENCED_LEADER_EPOCH,
-            WriteRefused::FencedState { .. } | WriteRefused::OldVersion { .. } => ErrorCode::FENCED_STATE_EPOCH,
+            WriteRefused::FencedState { .. } | WriteRefused::OldVersion { .. } => {
+                ErrorCode::FENCED_STATE_EPOCH
+            }
             WriteRefused::NotAState(_) | WriteRefused::TooLong(_) => ErrorCode::INVALID_REQUEST,
         }
     }
@@ -231,7 +234,9 @@ impl MirrorCoordinator {
     fn forget(&mut self, named: &(String, TopicIdPartition), what: Forgotten) -> Result<(), String> {
         if let Some(known) = self.states.get_mut(named) {
             match what {
-                Forgotten::State => *known = PartitionState { position: known.position, ..Default::default() },
+                Forgotten::State => {
+                    *known = PartitionState { position: known.position, ..Default::default() }
+                }
                 Forgotten::Position => known.position = None,
             }
             if *known == PartitionState::default() {

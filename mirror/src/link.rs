@@ -50,7 +50,8 @@ impl Link {
 
     /// No connection could be made, or it broke. `spread` is drawn from 0 to 1.
     pub fn failed(&mut self, now_ms: u64, error: &ClientError, spread: f64) {
-        let (since_ms, attempts) = self.trouble.as_ref().map_or((now_ms, 0), |was| (was.since_ms, was.attempts));
+        let (since_ms, attempts) =
+            self.trouble.as_ref().map_or((now_ms, 0), |was| (was.since_ms, was.attempts));
         let attempts = attempts.saturating_add(1);
         self.retry_at_ms = now_ms + Backoff::new(limits::RECONNECT_MS).wait_ms(attempts, spread);
         self.trouble = Some(LinkTrouble {

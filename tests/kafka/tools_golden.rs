@@ -121,7 +121,7 @@ fn producers_and_kafka_get_offsets_print_the_same() {
 }
 
 #[test]
-fn kafka_broker_api_versions_and_the_quorum_print_the_same() {
+fn kafka_broker_api_versions_prints_the_same() {
     let both = SideBySide::start();
     both.compare(
         "BrokerApiVersionsCommand",
@@ -130,6 +130,11 @@ fn kafka_broker_api_versions_and_the_quorum_print_the_same() {
         |text| replaced(&text.replace(",\n", "\n"), r"(?m)^\t\w+\(\d+\): UNSUPPORTED\n", ""),
         API_DIFFERENCES,
     );
+}
+
+#[test]
+fn kafka_metadata_quorum_prints_the_same() {
+    let both = SideBySide::start();
     both.tool("ClusterTool", &["list-endpoints"], &[]);
     for describe in [&["describe", "--status"][..], &["describe", "--replication"]] {
         both.compare(

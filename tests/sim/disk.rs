@@ -1,9 +1,10 @@
 //! The simulator's disk: tarn-log's file trait with a page cache that a crash can lose.
 //!
 //! Each file has the bytes that readers see and the bytes that are on the medium; between them lies a list
-//! of writes not yet synced. A crash keeps any part of each of them, tears the last page of what it keeps,
-//! and keeps a first part of the names made, changed or removed in each directory since it was synced:
-//! journaling file systems keep the order of names, and POSIX promises no more.
+//! of writes not yet synced. A crash keeps any part of each of them, tears the last page of what it keeps
+//! and flips bits of files that a checksum guards. Of the names made, changed or removed in a directory
+//! since it was synced it keeps the first ones: journaling file systems keep the order of names, and POSIX
+//! promises no more.
 //!
 //! A disk can be full, can fail to sync, and can lose power in the middle of an operation: from then on
 //! everything fails until [`SimDisk::crash`]. A failed sync leaves nothing to a second try: what it should
@@ -39,6 +40,8 @@ pub(crate) struct Faults {
     pub(crate) sync_fails: bool,
     /// Syncs say that they succeeded and do nothing: no disk does that; a checker must notice.
     pub(crate) sync_lies: bool,
+    /// The same for directories only.
+    pub(crate) names_lie: bool,
 }
 
 #[derive(Debug)]
@@ -277,6 +280,7 @@ impl Disk for SimDisk {
         let mut state = self.lock();
         state.names.find(path)?;
         match state.sync()? {
+            Synced::Done if state.faults.names_lie => Ok(()),
             Synced::Done => state.names.sync(path),
             Synced::Failed => Err(disk_failed()),
             Synced::Lied => Ok(()),
@@ -313,5 +317,99 @@ impl Drop for Unlock {
         if state.boot == self.boot {
             state.locked = false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::IoSlice;
+
+    #[test]
+    fn what_was_synced_survives() {
+        for seed in 0..50 {
+            let disk = with_dir(seed);
+            let file = disk.open(Path::new("/d/f"), Open::Create).unwrap();
+            file.write_at(&[IoSlice::new(b"synced")], 0).unwrap();
+            file.sync_data().unwrap();
+            disk.sync_dir(Path::new("/d")).unwrap();
+            file.write_at(&[IoSlice::new(b" and not")], 6).unwrap();
+            disk.crash();
+            let bytes = disk.read_all(Path::new("/d/f")).unwrap();
+            assert_eq!(bytes[..6], *b"synced");
+            assert!(file.sync_data().is_err(), "a file that was opened before the crash is of no use");
+        }
+    }
+
+    #[test]
+    fn a_crash_keeps_a_part_of_what_was_not_synced() {
+        let mut kept: Vec<_> = (0..200)
+            .map(|seed| {
+                let disk = with_dir(seed);
+                let file = disk.open(Path::new("/d/f"), Open::Create).unwrap();
+                disk.sync_dir(Path::new("/d")).unwrap();
+                file.write_at(&[IoSlice::new(&[7; 20])], 0).unwrap();
+                disk.crash();
+                disk.read_all(Path::new("/d/f")).unwrap().len()
+            })
+            .collect();
+        kept.sort_unstable();
+        kept.dedup();
+        assert!(kept.len() > 5 && kept[0] == 0 && kept[kept.len() - 1] == 20, "{kept:?}");
+    }
+
+    #[test]
+    fn a_rename_is_lost_or_kept_as_a_whole_and_in_order() {
+        let mut seen: Vec<_> = (0..100)
+            .map(|seed| {
+                let disk = with_dir(seed);
+                disk.open(Path::new("/d/a"), Open::Create).unwrap();
+                disk.sync_dir(Path::new("/d")).unwrap();
+                disk.rename(Path::new("/d/a"), Path::new("/d/b")).unwrap();
+                disk.open(Path::new("/d/c"), Open::Create).unwrap();
+                disk.crash();
+                let names = disk.list(Path::new("/d")).unwrap();
+                names.into_iter().map(|entry| entry.name).collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen, ["a", "b", "b c"]);
+    }
+
+    #[test]
+    fn a_failed_sync_is_not_made_good_by_the_next() {
+        let lost = (0..100).filter(|&seed| {
+            let disk = with_dir(seed);
+            let file = disk.open(Path::new("/d/f"), Open::Create).unwrap();
+            disk.sync_dir(Path::new("/d")).unwrap();
+            file.write_at(&[IoSlice::new(b"bytes")], 0).unwrap();
+            disk.set_faults(Faults { sync_fails: true, ..Faults::default() });
+            file.sync_data().unwrap_err();
+            disk.set_faults(Faults::default());
+            file.sync_data().unwrap();
+            assert_eq!(disk.read_all(Path::new("/d/f")).unwrap(), b"bytes", "readers do not notice");
+            disk.crash();
+            disk.read_all(Path::new("/d/f")).unwrap() != b"bytes"
+        });
+        assert!(lost.count() > 20);
+    }
+
+    #[test]
+    fn a_byte_of_a_log_that_is_written_twice_is_told() {
+        let disk = with_dir(0);
+        let file = disk.open(Path::new("/d/0.log"), Open::Create).unwrap();
+        file.write_at(&[IoSlice::new(b"once")], 0).unwrap();
+        assert_eq!(disk.violation(), None);
+        file.set_len(2).unwrap();
+        file.write_at(&[IoSlice::new(b"twice")], 2).unwrap();
+        assert!(disk.violation().is_some());
+    }
+
+    fn with_dir(seed: u64) -> SimDisk {
+        let disk = SimDisk::new(seed);
+        disk.create_dir_all(Path::new("/d")).unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
+        disk
     }
 }

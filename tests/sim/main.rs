@@ -30,6 +30,18 @@ fn a_flush_that_reaches_no_medium_is_found() {
 }
 
 #[test]
+fn names_that_reach_no_medium_are_found() {
+    let checkers = ["durability", "recovery", "read"];
+    must_be_found::<LogWorld>(0..300, EVENTS, Broken::NamesNotSynced, &checkers);
+}
+
+#[test]
+fn a_failed_flush_that_is_tried_again_is_found() {
+    let checkers = ["durability", "recovery", "read"];
+    must_be_found::<LogWorld>(0..600, EVENTS, Broken::FailedFlushRetried, &checkers);
+}
+
+#[test]
 fn a_plan_used_after_a_truncation_is_found() {
     must_be_found::<LogWorld>(0..300, EVENTS, Broken::StalePlanAccepted, &["stale plan"]);
 }

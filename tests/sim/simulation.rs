@@ -193,7 +193,7 @@ impl History {
         let Some(violation) = &self.violation else { return String::new() };
         let events: String = self.last_events.iter().map(|event| format!("{event}\n")).collect();
         format!(
-            "seed {}: {}: {}\nthe last of {} events:\n{events}replay: SEED={} EVENTS={} tests/run.sh sim {}",
+            "seed {}: {}: {}\nthe last of {} events:\n{events}replay: SEED={} EVENTS={} tests/run.sh sim::{}",
             self.seed,
             violation.checker,
             violation.found,

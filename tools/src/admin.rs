@@ -153,8 +153,12 @@ impl Cluster {
     /// Every topic, ordered by name.
     pub(crate) async fn topics(&self) -> Result<Vec<Topic>, Failure> {
         let metadata = self.metadata(None).await?;
-        let mut topics: Vec<Topic> =
-            metadata.topics.iter().filter(|topic| topic.error_code == ErrorCode::NONE.0).map(topic_of).collect();
+        let mut topics: Vec<Topic> = metadata
+            .topics
+            .iter()
+            .filter(|topic| topic.error_code == ErrorCode::NONE.0)
+            .map(topic_of)
+            .collect();
         topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Ok(topics)
     }

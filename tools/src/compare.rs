@@ -112,7 +112,10 @@ impl Sides {
         for (partition, span) in spans {
             let reader = |cluster: &Rc<Cluster>, topic: &Topic| {
                 let positions = BTreeMap::from([(partition, span.start)]);
-                Feed { reader: Reader::new(Rc::clone(cluster), topic.clone(), positions), batches: VecDeque::new() }
+                Feed {
+                    reader: Reader::new(Rc::clone(cluster), topic.clone(), positions),
+                    batches: VecDeque::new(),
+                }
             };
             let mut source = reader(&self.source, &topic);
             let mut destination = reader(&self.destination, &there);
@@ -134,7 +137,9 @@ impl Sides {
         }
         match topic.id.is_zero() || topic.id == there.id {
             true => Ok(there),
-            false => differs(format!("its id is {} at the source, {} at the destination", topic.id, there.id)),
+            false => {
+                differs(format!("its id is {} at the source, {} at the destination", topic.id, there.id))
+            }
         }
     }
 
@@ -167,7 +172,8 @@ impl Sides {
                     topic.name, newest[partition].end, there.end
                 )));
             }
-            let span = |(partition, here): (&i32, &Span)| (*partition, Span { end: asked[partition].end, ..*here });
+            let span =
+                |(partition, here): (&i32, &Span)| (*partition, Span { end: asked[partition].end, ..*here });
             return Ok(source.iter().map(span).collect());
         }
     }
@@ -177,7 +183,10 @@ async fn spans(cluster: &Rc<Cluster>, topic: &Topic) -> Result<BTreeMap<i32, Spa
     let partitions: Vec<i32> = topic.leaders.keys().copied().collect();
     let starts = cluster.ends(&topic.name, &partitions, End::Earliest).await?;
     let ends = cluster.ends(&topic.name, &partitions, End::Latest).await?;
-    Ok(starts.into_iter().map(|(partition, start)| (partition, Span { start, end: ends[&partition] })).collect())
+    Ok(starts
+        .into_iter()
+        .map(|(partition, start)| (partition, Span { start, end: ends[&partition] }))
+        .collect())
 }
 
 /// The batches of one partition of one side, one after the other.
@@ -223,7 +232,10 @@ async fn compare_partition(
                 compared.bytes += theirs.bytes().len() as u64;
             }
             (theirs, ours) => {
-                return Err(Failure::Failed(format!("{name}: {}", difference(theirs.as_ref(), ours.as_ref()))));
+                return Err(Failure::Failed(format!(
+                    "{name}: {}",
+                    difference(theirs.as_ref(), ours.as_ref())
+                )));
             }
         }
     }
@@ -237,11 +249,8 @@ fn difference(source: Option<&ValidBatch>, destination: Option<&ValidBatch>) -> 
         format!("offsets {first} to {last}, epoch {}, {} bytes", header.leader_epoch, batch.bytes().len())
     };
     let shown = |batch: Option<&ValidBatch>| batch.map_or_else(|| "nothing".to_owned(), shown);
-    let mut text = format!(
-        "the source has a batch of {}, the destination one of {}",
-        shown(source),
-        shown(destination)
-    );
+    let mut text =
+        format!("the source has a batch of {}, the destination one of {}", shown(source), shown(destination));
     if let (Some(source), Some(destination)) = (source, destination) {
         let pairs = source.bytes().iter().zip(destination.bytes().iter());
         if let Some(at) = pairs.into_iter().position(|(one, other)| one != other) {

@@ -172,7 +172,8 @@ impl Printer {
         if header.is_control() {
             return Ok(());
         }
-        let broken = |why: String| Failure::Failed(format!("{partition}: offset {}: {why}", header.base_offset));
+        let broken =
+            |why: String| Failure::Failed(format!("{partition}: offset {}: {why}", header.base_offset));
         let mut reader = batch.reader(DECOMPRESSED_BYTES_MAX).map_err(|error| broken(error.to_string()))?;
         let start = self.starts.get(&partition).copied().unwrap_or_default();
         while let Some(record) = reader.next() {
@@ -182,7 +183,8 @@ impl Printer {
                 return Ok(());
             }
             if offset >= start {
-                let place = Place { partition, offset, timestamp: header.timestamp_of(record.timestamp_delta) };
+                let place =
+                    Place { partition, offset, timestamp: header.timestamp_of(record.timestamp_delta) };
                 print(&mut self.out, &self.parts, &place, &record)?;
                 self.left -= 1;
             }

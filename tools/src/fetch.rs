@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use tarn_record::{ValidBatch, batches};
 use tarn_runtime::{Queue, sleep, spawn};
 use tarn_transport::{CallLimits, Client};
+use tarn_wire::ErrorCode;
 use tarn_wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use tarn_wire::messages::fetch_response::PartitionData;
 use tarn_wire::messages::{FetchRequest, FetchResponse};
-use tarn_wire::ErrorCode;
 
 use crate::admin::{Cluster, End, PATIENCE, PAUSE, Topic, by_leader};
 use crate::failure::Failure;
@@ -104,7 +104,8 @@ impl Reader {
             answers.extend(answer.await?);
         }
         if led < partitions.len() {
-            let leaderless = partitions.iter().filter(|one| self.topic.leaders.get(one).is_none_or(|id| *id < 0));
+            let leaderless =
+                partitions.iter().filter(|one| self.topic.leaders.get(one).is_none_or(|id| *id < 0));
             answers.extend(leaderless.map(|partition| (*partition, Fetched::NotHere)));
         }
         Ok(answers)

@@ -72,7 +72,9 @@ fn cluster_id(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     match text.len() == 22 && text.bytes().all(fits) {
         true => Ok(text.to_owned()),
-        false => Err("22 characters of URL-safe base64 are expected, as `tarn random-uuid` prints them".into()),
+        false => {
+            Err("22 characters of URL-safe base64 are expected, as `tarn random-uuid` prints them".into())
+        }
     }
 }
 

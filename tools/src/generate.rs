@@ -7,8 +7,22 @@ use fastrand::Rng;
 const KEYS: u64 = 10_000;
 
 const WORDS: [&str; 16] = [
-    "order", "invoice", "shipped", "pending", "customer", "warehouse", "north", "south", "parcel", "retry",
-    "accepted", "declined", "amount", "currency", "priority", "express",
+    "order",
+    "invoice",
+    "shipped",
+    "pending",
+    "customer",
+    "warehouse",
+    "north",
+    "south",
+    "parcel",
+    "retry",
+    "accepted",
+    "declined",
+    "amount",
+    "currency",
+    "priority",
+    "express",
 ];
 
 /// The record with this number: its key and a value of `value_bytes`.

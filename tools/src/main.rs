@@ -16,7 +16,6 @@ mod partitioner;
 mod produce;
 mod progress;
 mod ready;
-
 mod server;
 mod topics;
 

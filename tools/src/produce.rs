@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use clap::Args;
-use tarn_record::{BatchBuilder, Compression, Offset, ProducerEpoch, ProducerId, Record, Sequence, Timestamp};
+use tarn_record::{
+    BatchBuilder, Compression, Offset, ProducerEpoch, ProducerId, Record, Sequence, Timestamp,
+};
 use tarn_runtime::channel::{Receiver, mailbox};
 use tarn_runtime::{sleep, wall_clock_ms};
 use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -26,8 +28,10 @@ use crate::progress::{Line, thousands};
 
 /// What to write, and where.
 #[derive(Debug, Args)]
-#[command(after_help = "Each line of standard input is a record. What stands before the first separator is its \
-                        key; a line without one has no key. Keys choose partitions as Kafka's Java client does.")]
+#[command(
+    after_help = "Each line of standard input is a record. What stands before the first separator is its \
+                        key; a line without one has no key. Keys choose partitions as Kafka's Java client does."
+)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     connect: ConnectArguments,

@@ -18,9 +18,11 @@ use crate::failure::Failure;
 
 /// Which node to run.
 #[derive(Debug, Args)]
-#[command(after_help = "Logs go to standard error. TARN_LOG sets what is logged: info (the default), debug, \
+#[command(
+    after_help = "Logs go to standard error. TARN_LOG sets what is logged: info (the default), debug, \
                         or per part, as in TARN_LOG=info,tarn_mirror=debug. SIGTERM and SIGINT stop the node \
-                        cleanly.")]
+                        cleanly."
+)]
 pub(crate) struct Arguments {
     /// The node's server.properties, with Kafka's keys
     #[arg(value_name = "CONFIG")]
@@ -38,7 +40,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (config, notices) = read_config(&arguments.config)?;
     probe::check().map_err(|error| Failure::Precondition(error.to_string()))?;
     match machine::raise_nofile() {
-        Ok(limit) => info!(version = env!("CARGO_PKG_VERSION"), node = %config.node_id, open_files = limit, "starting"),
+        Ok(limit) => {
+            info!(version = env!("CARGO_PKG_VERSION"), node = %config.node_id, open_files = limit, "starting")
+        }
         Err(error) => warn!("the limit on open files cannot be raised: {error}"),
     }
     if let Some(line) = one_line(&notices) {
@@ -46,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let hint = FormatHint { config: &arguments.config, standalone: config.quorum.voters.is_empty() };
     let broker = Broker::start(config).map_err(|error| start_failure(error, &hint))?;
-    let serving = broker.addresses().into_iter().map(|(name, address)| format!("{name} at {address}"));
+    let serving = broker.addresses().iter().map(|(name, address)| format!("{name} at {address}"));
     info!("serving {}", serving.collect::<Vec<_>>().join(", "));
     let signal = signals.wait()?;
     info!("stopping: {}", describe(signal));

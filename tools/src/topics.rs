@@ -3,9 +3,9 @@
 use std::io::{Write, stdout};
 
 use clap::{Args, Subcommand};
+use tarn_wire::ErrorCode;
 use tarn_wire::messages::CreateTopicsRequest;
 use tarn_wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
-use tarn_wire::ErrorCode;
 
 use crate::admin::{Cluster, on_core};
 use crate::connect::ConnectArguments;

@@ -100,7 +100,9 @@ fn commit(
     let core = core.clone();
     spawn(Queue::Network, async move {
         let failed = match committed.await {
-            Ok(produced) => produced.iter().map(|produced| produced.error).find(|error| *error != ErrorCode::NONE),
+            Ok(produced) => {
+                produced.iter().map(|produced| produced.error).find(|error| *error != ErrorCode::NONE)
+            }
             Err(_) => Some(ErrorCode::NOT_COORDINATOR),
         };
         if failed.is_some() {
@@ -162,7 +164,10 @@ async fn load(core: Rc<Core>, partition: TopicIdPartition, incarnation: u64) {
     }
 }
 
-async fn replay_log(core: &Rc<Core>, partition: TopicIdPartition) -> Result<(MirrorCoordinator, usize), String> {
+async fn replay_log(
+    core: &Rc<Core>,
+    partition: TopicIdPartition,
+) -> Result<(MirrorCoordinator, usize), String> {
     let mut machine = MirrorCoordinator::default();
     let mut records = 0;
     let mut next: Option<Offset> = None;

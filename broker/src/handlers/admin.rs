@@ -56,7 +56,10 @@ pub async fn delete_topics(call: &Call, request: m::DeleteTopicsRequest) -> m::D
 }
 
 /// Serves CreatePartitions.
-pub async fn create_partitions(call: &Call, request: m::CreatePartitionsRequest) -> m::CreatePartitionsResponse {
+pub async fn create_partitions(
+    call: &Call,
+    request: m::CreatePartitionsRequest,
+) -> m::CreatePartitionsResponse {
     grow(&call.core, request, Grower::Client).await
 }
 

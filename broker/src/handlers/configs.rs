@@ -30,7 +30,11 @@ pub fn describe(core: &Rc<Core>, request: &DescribeConfigsRequest) -> DescribeCo
             error_message: message,
             resource_type: resource.resource_type,
             resource_name: resource.resource_name.clone(),
-            configs: entries.iter().filter(|entry| wanted(entry)).map(|entry| described(entry, request)).collect(),
+            configs: entries
+                .iter()
+                .filter(|entry| wanted(entry))
+                .map(|entry| described(entry, request))
+                .collect(),
         }
     });
     DescribeConfigsResponse { results: results.collect(), ..Default::default() }

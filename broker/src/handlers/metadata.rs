@@ -50,12 +50,9 @@ pub fn metadata(
             .into_iter()
             .map(|(name, id)| match find(&view, name.as_deref(), id) {
                 Ok(found) => topic(found),
-                Err(error) => MetadataResponseTopic {
-                    error_code: error.0,
-                    name,
-                    topic_id: id.0,
-                    ..Default::default()
-                },
+                Err(error) => {
+                    MetadataResponseTopic { error_code: error.0, name, topic_id: id.0, ..Default::default() }
+                }
             })
             .collect(),
     };
@@ -80,7 +77,9 @@ fn asked(header: &RequestHeader, request: &MetadataRequest) -> Option<Vec<(Optio
 fn find<'a>(view: &'a MetadataView, name: Option<&str>, id: TopicId) -> Result<&'a TopicImage, ErrorCode> {
     match name {
         Some(name) if !is_legal(name) => Err(ErrorCode::INVALID_TOPIC_EXCEPTION),
-        Some(name) => view.topic_by_name(name).map(AsRef::as_ref).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        Some(name) => {
+            view.topic_by_name(name).map(AsRef::as_ref).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        }
         None => view.topic_by_id(id).map(AsRef::as_ref).ok_or(ErrorCode::UNKNOWN_TOPIC_ID),
     }
 }
@@ -186,7 +185,8 @@ pub fn topic_partitions(
     let view = core.view();
     let nodes = view.nodes(listener).into_iter().filter(|node| !node.fenced);
     let reachable: BTreeSet<BrokerId> = nodes.map(|node| node.id).collect();
-    let limit = usize::try_from(request.response_partition_limit).unwrap_or(0).clamp(1, PARTITIONS_PER_ANSWER);
+    let limit =
+        usize::try_from(request.response_partition_limit).unwrap_or(0).clamp(1, PARTITIONS_PER_ANSWER);
     let (from_topic, from_partition) = match &request.cursor {
         Some(cursor) => (cursor.topic_name.to_string(), cursor.partition_index),
         None => (String::new(), 0),
@@ -202,7 +202,11 @@ pub fn topic_partitions(
         let Some(topic) = view.topic_by_name(name) else {
             let error_code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0;
             let name = Some(name.as_str().into());
-            response.topics.push(DescribeTopicPartitionsResponseTopic { error_code, name, ..Default::default() });
+            response.topics.push(DescribeTopicPartitionsResponseTopic {
+                error_code,
+                name,
+                ..Default::default()
+            });
             continue;
         };
         if left == 0 {
@@ -226,8 +230,8 @@ fn page_of(
     partitions: Vec<(&PartitionIndex, &std::sync::Arc<PartitionRegistration>)>,
     reachable: &BTreeSet<BrokerId>,
 ) -> DescribeTopicPartitionsResponseTopic {
-    let partitions = partitions.into_iter().map(|(index, partition)| {
-        DescribeTopicPartitionsResponsePartition {
+    let partitions =
+        partitions.into_iter().map(|(index, partition)| DescribeTopicPartitionsResponsePartition {
             error_code: partition_error(partition, reachable, i16::MAX).0,
             partition_index: index.0,
             leader_id: partition.leader.0,
@@ -237,8 +241,7 @@ fn page_of(
             eligible_leader_replicas: Some(ids(&partition.elr)),
             last_known_elr: Some(ids(&partition.last_known_elr)),
             offline_replicas: offline(partition, reachable),
-        }
-    });
+        });
     DescribeTopicPartitionsResponseTopic {
         name: Some((&*topic.name).into()),
         topic_id: topic.id.0,

@@ -17,7 +17,11 @@ use crate::envelope::{Envelope, EpochEndAnswer, OffsetAnswer, OffsetQuery, Offse
 use crate::replica::Isolation;
 
 /// Serves ListOffsets.
-pub async fn list(core: Rc<Core>, header: &RequestHeader, request: ListOffsetsRequest) -> ListOffsetsResponse {
+pub async fn list(
+    core: Rc<Core>,
+    header: &RequestHeader,
+    request: ListOffsetsRequest,
+) -> ListOffsetsResponse {
     let isolation = match (request.replica_id, request.isolation_level) {
         (-1, 1) => Isolation::ReadCommitted,
         (-1, _) => Isolation::ReadUncommitted,
@@ -30,7 +34,9 @@ pub async fn list(core: Rc<Core>, header: &RequestHeader, request: ListOffsetsRe
         for (p, asked) in topic.partitions.iter().enumerate() {
             let partition = find(&core, &topic.name, asked.partition_index);
             let query = match (partition, spec(asked.timestamp, header.api_version)) {
-                _ if !seen.insert((topic.name.clone(), asked.partition_index)) => Err(ErrorCode::INVALID_REQUEST),
+                _ if !seen.insert((topic.name.clone(), asked.partition_index)) => {
+                    Err(ErrorCode::INVALID_REQUEST)
+                }
                 (Err(error), _) | (_, Err(error)) => Err(error),
                 (Ok(partition), Ok(spec)) => Ok(OffsetQuery {
                     partition,
@@ -92,11 +98,9 @@ fn offset_response(index: i32, answer: Result<OffsetAnswer, ErrorCode>) -> ListO
             offset: answer.offset.0,
             leader_epoch: answer.leader_epoch.0,
         },
-        Err(error) => ListOffsetsPartitionResponse {
-            partition_index: index,
-            error_code: error.0,
-            ..Default::default()
-        },
+        Err(error) => {
+            ListOffsetsPartitionResponse { partition_index: index, error_code: error.0, ..Default::default() }
+        }
     }
 }
 
@@ -110,7 +114,10 @@ fn find(core: &Rc<Core>, topic: &str, index: i32) -> Result<TopicIdPartition, Er
 }
 
 /// Serves OffsetForLeaderEpoch.
-pub async fn epoch_ends(core: Rc<Core>, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse {
+pub async fn epoch_ends(
+    core: Rc<Core>,
+    request: OffsetForLeaderEpochRequest,
+) -> OffsetForLeaderEpochResponse {
     let mut by_core: BTreeMap<CoreId, Vec<(TopicIdPartition, Epoch, Epoch)>> = BTreeMap::new();
     for topic in &request.topics {
         for asked in &topic.partitions {
@@ -153,7 +160,6 @@ fn epoch_response(partition: i32, answer: Result<EpochEndAnswer, ErrorCode>) -> 
         Err(error) => EpochEndOffset { error_code: error.0, partition, ..Default::default() },
     }
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -52,7 +52,9 @@ pub async fn handle(core: Rc<Core>, header: RequestHeader, request: ProduceReque
         let mut produced = failed;
         for (partitions, reply) in replies {
             match reply.await {
-                Ok(answers) => produced.extend(answers.into_iter().map(|answer| (answer.partition, answer.into()))),
+                Ok(answers) => {
+                    produced.extend(answers.into_iter().map(|answer| (answer.partition, answer.into())))
+                }
                 Err(_) => produced.extend(partitions.into_iter().map(|partition| {
                     (partition, Produced::failed(partition, ErrorCode::UNKNOWN_SERVER_ERROR, None).into())
                 })),
@@ -127,12 +129,20 @@ async fn check(
     let partition = TopicIdPartition { topic_id: topic.id, partition: PartitionIndex(data.index) };
     let failed = |error, message: &str| Produced::failed(partition, error, Some(message.to_owned())).into();
     if INTERNAL.contains(&&*topic.name) && header.client_id.as_deref() != Some("__admin_client") {
-        return Err(failed(ErrorCode::INVALID_TOPIC_EXCEPTION, "internal topics are written by coordinators only"));
+        return Err(failed(
+            ErrorCode::INVALID_TOPIC_EXCEPTION,
+            "internal topics are written by coordinators only",
+        ));
     }
-    core.view().check_leader(core.node().broker_id(), partition).map_err(|error| Produced::failed(partition, error, None))?;
+    core.view()
+        .check_leader(core.node().broker_id(), partition)
+        .map_err(|error| Produced::failed(partition, error, None))?;
     let records = data.records.and_then(|records| records.to_bytes()).unwrap_or_default();
     if records.is_empty() {
-        return Err(failed(ErrorCode::INVALID_RECORD, "a produce request holds one batch for each partition"));
+        return Err(failed(
+            ErrorCode::INVALID_RECORD,
+            "a produce request holds one batch for each partition",
+        ));
     }
     let rules = core.rules(topic);
     let rules = produce_rules(&rules, header.api_version);
@@ -246,7 +256,12 @@ fn partition_response(
 ) -> PartitionProduceResponse {
     let Some(Outcomes { produced, record_errors }) = outcome else {
         let error_code = ErrorCode::INVALID_REQUEST.0;
-        return PartitionProduceResponse { index: index.0, error_code, base_offset: -1, ..Default::default() };
+        return PartitionProduceResponse {
+            index: index.0,
+            error_code,
+            base_offset: -1,
+            ..Default::default()
+        };
     };
     let moved = [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::FENCED_LEADER_EPOCH].contains(&produced.error);
     let leader = if moved { core.view().leader(produced.partition) } else { None };

@@ -27,10 +27,8 @@ async fn next(core: &Rc<Core>) -> Result<i64, ErrorCode> {
     }
     let broker_id = core.node().broker_id();
     let registration = core.image().registrations().broker(broker_id).map(|broker| broker.epoch);
-    let request = AllocateProducerIdsRequest {
-        broker_id: broker_id.0,
-        broker_epoch: registration.unwrap_or(-1),
-    };
+    let request =
+        AllocateProducerIdsRequest { broker_id: broker_id.0, broker_epoch: registration.unwrap_or(-1) };
     let allocated = core.decided(core.node().controller().allocate_producer_ids(request)).await;
     let block = allocated.map_err(|_| ErrorCode::COORDINATOR_NOT_AVAILABLE)?;
     if block.error_code != ErrorCode::NONE.0 {

@@ -74,9 +74,11 @@ impl Binding {
     /// Why it may not.
     pub fn check_write(&self, topic: &str) -> Result<(), WriteRefused> {
         let mirror = self.desired.mirror.to_string();
-        let refused = |state| WriteRefused::ReadOnly { mirror: mirror.clone(), topic: topic.to_owned(), state };
+        let refused =
+            |state| WriteRefused::ReadOnly { mirror: mirror.clone(), topic: topic.to_owned(), state };
         match (self.desired.desired, self.known) {
-            (DesiredState::Stopped, _) | (DesiredState::Stopping, KnownState::Known(MirrorState::Stopped)) => Ok(()),
+            (DesiredState::Stopped, _)
+            | (DesiredState::Stopping, KnownState::Known(MirrorState::Stopped)) => Ok(()),
             (DesiredState::Stopping, KnownState::Unknown) => Err(WriteRefused::NotKnownYet { mirror }),
             (_, KnownState::Known(state)) => Err(refused(state.name())),
             (_, KnownState::Unknown | KnownState::None) => Err(refused("not known yet")),

@@ -12,10 +12,10 @@
 
 use std::sync::Arc;
 
-use tarn_log::{AppendError, Appended, FlushJob, FlushPolicy, Flushed, Log, LogError, ReadError, ReadPlan, RemovalJob};
-use tarn_mirror::local_cluster::{
-    Gate, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
+use tarn_log::{
+    AppendError, Appended, FlushJob, FlushPolicy, Flushed, Log, LogError, ReadError, ReadPlan, RemovalJob,
 };
+use tarn_mirror::local_cluster::{Gate, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration};
 use tarn_record::{ClientBatch, Epoch, Offset, Timestamp, TopicIdPartition};
 use tarn_wire::ErrorCode;
 
@@ -193,7 +193,9 @@ impl Replica {
         let result = self.take_over(append, now);
         self.advance_high_watermark();
         match result {
-            Ok(()) => MirrorAppended::Appended { log_end: self.log.end(), high_watermark: self.high_watermark },
+            Ok(()) => {
+                MirrorAppended::Appended { log_end: self.log.end(), high_watermark: self.high_watermark }
+            }
             Err(AppendError::Storage(error)) => MirrorAppended::Storage(error.to_string()),
             Err(error) => MirrorAppended::NotNext { log_end: self.log.end(), reason: error.to_string() },
         }

@@ -104,7 +104,10 @@ impl<A> Waiting<A> {
     /// `partition` will not confirm what waits on it: its leadership, its epoch or its log has changed.
     pub fn fail(&mut self, partition: TopicIdPartition, error: ErrorCode) -> Vec<Done<A>> {
         let waiting = self.by_partition.remove(&partition).unwrap_or_default();
-        waiting.into_iter().filter_map(|(_, ticket)| self.close_one(ticket, Some((partition, error)))).collect()
+        waiting
+            .into_iter()
+            .filter_map(|(_, ticket)| self.close_one(ticket, Some((partition, error))))
+            .collect()
     }
 
     /// Answers the requests whose time is up at `now_ms`.
@@ -202,10 +205,7 @@ mod tests {
         TopicIdPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(partition) }
     }
 
-    fn done(
-        answer: &'static str,
-        errors: &[(TopicIdPartition, ErrorCode)],
-    ) -> Done<&'static str> {
+    fn done(answer: &'static str, errors: &[(TopicIdPartition, ErrorCode)]) -> Done<&'static str> {
         Done { answer, errors: errors.to_vec() }
     }
 }

@@ -164,9 +164,13 @@ mod tests {
     #[test]
     fn a_transaction_counts_when_it_has_ended() {
         let begin = || BeginTransactionRecord::default().into();
-        let ended = load(None, &[batch(2, vec![level(33), begin(), topic("a")]), batch(3, vec![EndTransactionRecord {}.into()])]);
+        let ended = load(
+            None,
+            &[batch(2, vec![level(33), begin(), topic("a")]), batch(3, vec![EndTransactionRecord {}.into()])],
+        );
         assert!(ended.unwrap().image.topics().id_of("a").is_some());
-        let aborted = vec![level(33), begin(), topic("a"), AbortTransactionRecord::default().into(), topic("a")];
+        let aborted =
+            vec![level(33), begin(), topic("a"), AbortTransactionRecord::default().into(), topic("a")];
         assert!(load(None, &[batch(5, aborted)]).unwrap().image.topics().id_of("a").is_some());
         let open = load(None, &[batch(2, vec![level(33), begin(), topic("a")])]).unwrap();
         assert!(open.image.topics().id_of("a").is_none());
@@ -177,7 +181,10 @@ mod tests {
     #[test]
     fn formats_that_are_not_served_are_refused() {
         let error = load(None, &[batch(1, vec![level(34)])]).unwrap_err();
-        assert_eq!(error.to_string(), "the metadata log has metadata.version 34; this version of Tarn serves 22 to 33");
+        assert_eq!(
+            error.to_string(),
+            "the metadata log has metadata.version 34; this version of Tarn serves 22 to 33"
+        );
         let error = load(None, &[batch(1, vec![topic("a"), topic("a")])]).unwrap_err();
         assert!(error.to_string().starts_with("the metadata log cannot be replayed at offset 1: topic a"));
     }

@@ -44,7 +44,10 @@ impl ControllerHandle {
     ///
     /// # Errors
     /// Where this node does not lead, or no longer.
-    pub async fn call(&self, request: ControllerRequest) -> Result<Answered<ControllerResponse>, NotController> {
+    pub async fn call(
+        &self,
+        request: ControllerRequest,
+    ) -> Result<Answered<ControllerResponse>, NotController> {
         let (slot, answer) = reply();
         self.letters.send(Letter::Ask(Box::new(request), slot)).await.map_err(|_| NotController)?;
         answer.await.map_err(|_| NotController)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tarn_image::config::server::ServerConfig;
 use tarn_image::features::SUPPORTED;
 use tarn_image::{MetadataDelta, MetadataImage, Provenance};
-use tarn_log::LogDir;
+use tarn_log::{AppendError, LogDir};
 use tarn_record::{Epoch, Offset, Timestamp, TopicId};
 use tarn_runtime as rt;
 use tarn_runtime::channel::{Receiver, ReplySlot, mailbox};
@@ -150,7 +150,9 @@ impl Controller {
         let snapshot_end = snapshot.as_ref().map_or(Offset(0), |(id, _)| id.end_offset);
         let loaded = load::load(snapshot, &batches)?;
         for (feature, level) in loaded.image.features().not_served() {
-            tracing::warn!("feature {feature} is finalized at level {level}, which is not served; it is kept");
+            tracing::warn!(
+                "feature {feature} is finalized at level {level}, which is not served; it is kept"
+            );
         }
         let quorum_state = QuorumState::load(log.disk(), log.dir())?;
         let controller = Controller {
@@ -179,9 +181,8 @@ impl Controller {
         let mut letters = Vec::new();
         loop {
             let received = rt::timeout(self.rest(), inbox.recv_many(&mut letters, DECIDED_AT_ONCE)).await;
-            let ended = received == Ok(0);
             let before = self.log.end();
-            let mut stopping = ended;
+            let mut stopping = matches!(received, Ok(0));
             for letter in letters.drain(..) {
                 match letter {
                     Letter::Ask(request, slot) => self.ask(*request, slot)?,
@@ -263,7 +264,8 @@ impl Controller {
     async fn flush(&mut self) -> Result<Option<Offset>, ControllerError> {
         let Some(job) = self.log.flush_job() else { return Ok(None) };
         let failed = |error: String| ControllerError::Flush(error);
-        let flushed = rt::blocking_sync(move || job.run()).await.map_err(|error| failed(error.to_string()))?;
+        let flushed =
+            rt::blocking_sync(move || job.run()).await.map_err(|error| failed(error.to_string()))?;
         self.log.flushed(flushed.map_err(|error| failed(error.to_string()))?)?;
         Ok(Some(self.log.flushed_end()))
     }
@@ -294,7 +296,9 @@ impl Controller {
             return Ok(());
         }
         let offset = self.state.ahead().provenance().offset;
-        if let Some((answer, slot)) = self.state.wait((Answered { response: decision.response, offset }, slot)) {
+        if let Some((answer, slot)) =
+            self.state.wait((Answered { response: decision.response, offset }, slot))
+        {
             let _ = slot.fill(answer);
         }
         Ok(())
@@ -329,7 +333,9 @@ impl Controller {
             Ask::RegisterBroker(request) => {
                 decide::brokers::register(image, &request, &context).map(Answer::RegisterBroker)
             }
-            Ask::Heartbeat(request) => decide::brokers::heartbeat(image, &request, &context).map(Answer::Heartbeat),
+            Ask::Heartbeat(request) => {
+                decide::brokers::heartbeat(image, &request, &context).map(Answer::Heartbeat)
+            }
             Ask::DescribeQuorum(request) => {
                 Decision::unchanged(Answer::DescribeQuorum(self.describe_quorum(&request, self.now())))
             }
@@ -359,7 +365,7 @@ impl Controller {
         for (records, (image, delta)) in batches.iter().zip(images) {
             let offset = match self.log.append(records, epoch, timestamp) {
                 Ok(last) => last,
-                Err(error) if error.is_full() => {
+                Err(error) if is_full(&error) => {
                     tracing::error!("there is no room for the metadata log: {error}");
                     return Ok(false);
                 }
@@ -384,7 +390,8 @@ impl Controller {
     /// Writes a snapshot where the log has grown enough since the last, or long enough ago.
     fn keep_short(&mut self) -> Result<(), ControllerError> {
         let limits = &self.config.metadata_log;
-        let grown = self.log.bytes_since_snapshot() >= limits.max_record_bytes_between_snapshots.unsigned_abs();
+        let grown =
+            self.log.bytes_since_snapshot() >= limits.max_record_bytes_between_snapshots.unsigned_abs();
         let interval = limits.max_snapshot_interval_ms;
         let overdue = interval > 0 && self.now().0 - self.snapshot_at_ms >= interval;
         let committed = self.state.committed().clone();
@@ -415,5 +422,15 @@ impl Controller {
 
     fn now(&self) -> Timestamp {
         Timestamp(rt::wall_clock_ms())
+    }
+}
+
+/// True where the disk has no room: nothing was written, and it may be better later.
+fn is_full(error: &MetadataLogError) -> bool {
+    match error {
+        MetadataLogError::Log(error) | MetadataLogError::Append(AppendError::Storage(error)) => {
+            error.is_full()
+        }
+        _ => false,
     }
 }

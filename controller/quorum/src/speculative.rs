@@ -160,11 +160,11 @@ mod tests {
     fn write(metadata: &mut Speculative<&'static str>, record: MetadataRecord, offset: i64) {
         let mut applied = metadata.try_apply(&[vec![record]]).expect("it fits the image");
         let (image, delta) = applied.remove(0);
-        metadata.push(image, delta, Provenance {
-            offset: Offset(offset),
-            epoch: Epoch(1),
-            timestamp: Timestamp(0),
-        });
+        metadata.push(
+            image,
+            delta,
+            Provenance { offset: Offset(offset), epoch: Epoch(1), timestamp: Timestamp(0) },
+        );
     }
 
     fn answers(committed: Vec<Committed<&'static str>>) -> Vec<&'static str> {

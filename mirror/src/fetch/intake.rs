@@ -5,8 +5,8 @@
 //! * `next` is the offset after the last of them, or what was asked for where there is none.
 
 use bytes::Bytes;
-use tarn_record::validate::{ValidBatch, mirrored};
-use tarn_record::{BatchError, Epoch, Offset, batches};
+use tarn_record::validate::mirrored;
+use tarn_record::{BatchError, Epoch, Offset, ValidBatch, batches};
 
 /// The part of a response that may be appended.
 #[derive(Clone, Debug)]

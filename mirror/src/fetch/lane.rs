@@ -77,7 +77,9 @@ pub struct LaneSpec {
 pub enum LaneCommand {
     /// Fetch these.
     Add(Vec<Assignment>),
-    /// Do not fetch these any more.
+    /// Do not fetch this any more; it may come back.
+    Leave(TopicIdPartition),
+    /// These do not come back: forget how far they were.
     Remove(Vec<TopicIdPartition>),
     /// The broker is found here now.
     Endpoint(Endpoint),
@@ -210,7 +212,7 @@ impl<C: LocalCluster> Lane<C> {
             }
             if wait_ms > 0 {
                 let retry = sleep(Duration::from_millis(wait_ms));
-                future::or(async { drop(retry.await) }, self.spec.commands.arrived()).await;
+                future::or(retry, self.spec.commands.arrived()).await;
                 continue;
             }
             let (endpoint, options) = (self.spec.endpoint.clone(), self.client_options());
@@ -435,6 +437,10 @@ impl<C: LocalCluster> Lane<C> {
                         self.fresh.insert(assignment.partition);
                         self.plan.add(assignment);
                     }
+                }
+                LaneCommand::Leave(partition) => {
+                    self.forget_faults(partition);
+                    self.plan.remove(partition);
                 }
                 LaneCommand::Remove(partitions) => {
                     for partition in partitions {

@@ -31,7 +31,11 @@ impl Connections {
             ..ClientOptions::default()
         };
         let endpoint = |(host, port): &(String, u16)| Endpoint { host: host.clone(), port: *port };
-        Connections { options, bootstrap: config.bootstrap.iter().map(endpoint).collect(), open: RefCell::default() }
+        Connections {
+            options,
+            bootstrap: config.bootstrap.iter().map(endpoint).collect(),
+            open: RefCell::default(),
+        }
     }
 
     /// The connection to one broker, made where there is none.

@@ -84,7 +84,8 @@ pub async fn ask(client: &Client, topics: Topics) -> Result<SourceMetadata, Sour
 }
 
 fn read(response: MetadataResponse) -> SourceMetadata {
-    let broker = |port: i32, host: &str| Endpoint { host: host.to_owned(), port: u16::try_from(port).unwrap_or(0) };
+    let broker =
+        |port: i32, host: &str| Endpoint { host: host.to_owned(), port: u16::try_from(port).unwrap_or(0) };
     SourceMetadata {
         cluster_id: response.cluster_id.as_ref().map(|id| id.to_string()),
         brokers: response

@@ -39,7 +39,10 @@ type Answers<T> = BTreeMap<(Arc<str>, PartitionIndex), Result<T, ErrorCode>>;
 ///
 /// # Errors
 /// The connection failed.
-pub async fn ask(client: &Client, questions: &[Question]) -> Result<Vec<Result<SourceLog, ErrorCode>>, ClientError> {
+pub async fn ask(
+    client: &Client,
+    questions: &[Question],
+) -> Result<Vec<Result<SourceLog, ErrorCode>>, ClientError> {
     let starts = list(client, questions.iter().collect(), EARLIEST).await?;
     let has_history = |question: &&Question| question.ours.latest_epoch != Epoch::NONE;
     let epoch_ends = epoch_ends(client, questions.iter().filter(has_history).collect()).await?;
@@ -60,7 +63,11 @@ pub async fn ask(client: &Client, questions: &[Question]) -> Result<Vec<Result<S
     Ok(questions.iter().map(answer).collect())
 }
 
-async fn list(client: &Client, questions: Vec<&Question>, timestamp: i64) -> Result<Answers<Offset>, ClientError> {
+async fn list(
+    client: &Client,
+    questions: Vec<&Question>,
+    timestamp: i64,
+) -> Result<Answers<Offset>, ClientError> {
     let mut answers = Answers::new();
     if questions.is_empty() {
         return Ok(answers);
@@ -108,7 +115,9 @@ async fn epoch_ends(client: &Client, questions: Vec<&Question>) -> Result<Answer
         let name: Arc<str> = Arc::from(&*topic.topic);
         for end in topic.partitions {
             let answer = match ErrorCode(end.error_code) {
-                ErrorCode::NONE => Ok(EpochEnd { epoch: Epoch(end.leader_epoch), end: Offset(end.end_offset) }),
+                ErrorCode::NONE => {
+                    Ok(EpochEnd { epoch: Epoch(end.leader_epoch), end: Offset(end.end_offset) })
+                }
                 code => Err(code),
             };
             answers.insert((name.clone(), PartitionIndex(end.partition)), answer);

@@ -24,19 +24,17 @@ pub fn is_copied(name: &str, value: &str, config: &MirrorConfig) -> bool {
 
 /// The topics of a mirror that have fewer partitions here than at the source.
 pub fn growth(mirror: &str, source: &SourceMetadata, image: &MetadataImage) -> Vec<CreatePartitionsTopic> {
-    let grown = |name: &Arc<str>| {
-        let binding = image.bindings().of(name)?;
-        let there = source.topics.get(name).filter(|topic| topic.error == ErrorCode::NONE)?;
-        let here = image.topics().by_name(name)?;
-        let is_the_same = there.id.is_zero() || there.id == here.id;
-        let count = there.count();
-        let grows = usize::try_from(count).is_ok_and(|count| count > here.partitions.len());
-        (binding.desired == DesiredState::Mirroring && is_the_same && grows).then(|| CreatePartitionsTopic {
-            name: (&**name).into(),
-            count,
-            assignments: None,
-        })
-    };
+    let grown =
+        |name: &Arc<str>| {
+            let binding = image.bindings().of(name)?;
+            let there = source.topics.get(name).filter(|topic| topic.error == ErrorCode::NONE)?;
+            let here = image.topics().by_name(name)?;
+            let is_the_same = there.id.is_zero() || there.id == here.id;
+            let count = there.count();
+            let grows = usize::try_from(count).is_ok_and(|count| count > here.partitions.len());
+            (binding.desired == DesiredState::Mirroring && is_the_same && grows)
+                .then(|| CreatePartitionsTopic { name: (&**name).into(), count, assignments: None })
+        };
     image.bindings().topics_of(mirror).filter_map(grown).collect()
 }
 
@@ -86,7 +84,8 @@ mod tests {
 
     fn image(desired: &str) -> MetadataImage {
         let topic_id = Uuid::from_u128(7);
-        let partition = |partition_id| PartitionRecord { topic_id, partition_id, ..PartitionRecord::default() };
+        let partition =
+            |partition_id| PartitionRecord { topic_id, partition_id, ..PartitionRecord::default() };
         let config = |name: &str, value: &str| ConfigRecord {
             resource_type: 2,
             resource_name: "orders".into(),

@@ -51,8 +51,8 @@ impl<S: Service> Server<S> {
         Server { shared, open: Rc::default() }
     }
 
-    /// Serves what comes in through `sockets` until `stop` is raised or all senders are gone; then closes
-    /// every connection and waits until their tasks have ended.
+    /// Serves what comes in through `sockets` until `stop` is raised; then closes every connection and
+    /// waits until their tasks have ended.
     pub async fn run(&self, mut sockets: Receiver<Accepted>, stop: Flag) {
         let stopped = async {
             stop.raised().await;

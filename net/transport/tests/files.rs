@@ -90,12 +90,12 @@ fn a_response_that_ends_with_a_file_is_not_held_back() {
     for len in [500, 8_192, 100_000] {
         *world.state.parts.lock().unwrap() = vec![segment.part(0, len)];
         let begun = std::time::Instant::now();
-        for correlation_id in 0..20 {
+        for correlation_id in 0..50 {
             peer.send(PARTS, correlation_id);
             assert_eq!(peer.receive_bytes(), (correlation_id, bytes[..len as usize].to_vec()));
         }
         // The kernel would hold a packet that is not full back for 200 ms each time.
-        assert!(begun.elapsed().as_secs() < 3, "{len} bytes took {:?}", begun.elapsed());
+        assert!(begun.elapsed().as_secs() < 8, "{len} bytes took {:?}", begun.elapsed());
     }
 }
 

@@ -19,7 +19,7 @@ use crate::disk::Open;
 use crate::epochs::EpochHistory;
 use crate::error::LogError;
 use crate::home::{DELETED_SUFFIX, Home, Kind};
-use crate::log::{Dirt, Log, TruncationMark, Until};
+use crate::log::{Dirt, Log, TruncationMark};
 use crate::producers::ProducerStates;
 use crate::segment::{FileSizes, Segment};
 
@@ -85,7 +85,7 @@ pub(crate) fn create(
     let segment = Segment::create(&home, Offset(0), now)?;
     let mut log = empty(home, topic_id, config);
     log.segments.push(segment);
-    log.dirt.names = true;
+    log.dirt.changes += 1;
     log.dirt.created = true;
     Ok(log)
 }
@@ -117,27 +117,32 @@ pub(crate) fn open(
     let topic_id = read_topic_id(&home)?;
     let mark = TruncationMark::read(&home)?;
     let mut log = empty(home, topic_id, config);
-    let believed = mark.clone().unwrap_or(TruncationMark {
-        recovery_point: opening.recovery_point,
-        start: opening.log_start,
-        gaps: Vec::new(),
-    });
+    let believed =
+        mark.unwrap_or(TruncationMark { recovery_point: opening.recovery_point, start: opening.log_start });
     log.start = opening.log_start.min(believed.start);
+    eprintln!("OPEN {opening:?} {mark:?}");
     let mut report = RecoveryReport::default();
-    place_segments(&mut log, &listing, now)?;
-    let mut opener = Opener { log: &mut log, report: &mut report, listing: &listing, gaps: &believed.gaps };
-    if !opening.clean || opener.trust_files().is_err() {
-        opener.recover(opening.recovery_point.min(believed.recovery_point))?;
-    }
-    opener.finish(now)?;
-    match mark {
-        // Whoever closed the log wrote the checkpoint files after it.
-        Some(_) if opening.clean => TruncationMark::remove(&log.home)?,
-        Some(mark) => {
-            log.dirt.truncation =
-                Some(Until { flushed: opening.recovery_point, start: opening.log_start, gaps: mark.gaps });
+    let on_disk = opening.recovery_point.min(believed.recovery_point);
+    place_segments(&mut log, &listing, believed.recovery_point, now)?;
+    let mut opener =
+        Opener { log: &mut log, report: &mut report, listing: &listing, was_cut: mark.is_some() };
+    if opening.clean && opener.trust_files().is_ok() {
+        opener.finish(now)?;
+        if mark.is_some() {
+            // Whoever closed the log wrote the checkpoint files after it.
+            TruncationMark::remove(&log.home)?;
         }
-        None => {}
+        return Ok((log, report));
+    }
+    opener.recover(on_disk)?;
+    opener.finish(now)?;
+    let said = mark.unwrap_or(TruncationMark { recovery_point: on_disk, start: TruncationMark::ANY_START });
+    let is_lower = log.recovery_point < on_disk;
+    if is_lower {
+        TruncationMark { recovery_point: log.recovery_point, ..said }.write(&log.home)?;
+    }
+    if is_lower || mark.is_some() {
+        log.dirt.truncation = Some(said.until(opening.recovery_point, opening.log_start));
     }
     Ok((log, report))
 }
@@ -156,6 +161,7 @@ fn empty(home: Arc<Home>, topic_id: TopicId, config: Arc<LogConfig>) -> Log {
         unnoted_aborts: Vec::new(),
         recovery_point: Offset(0),
         dirt: Dirt::default(),
+        retired: Vec::new(),
     }
 }
 
@@ -208,8 +214,14 @@ impl Listing {
 }
 
 /// Puts the segments into the log but for those that lie wholly below its start, which are removed. A
-/// directory without segments gets an empty one.
-fn place_segments(log: &mut Log, listing: &Listing, now: Timestamp) -> Result<(), LogError> {
+/// directory without segments gets an empty one: a crash came while all were being replaced, so the log
+/// ends where it was flushed, or higher.
+fn place_segments(
+    log: &mut Log,
+    listing: &Listing,
+    recovery_point: Offset,
+    now: Timestamp,
+) -> Result<(), LogError> {
     let first = listing.segments.range(..=log.start).next_back().map(|(&base, _)| base);
     let first = first.unwrap_or(Offset(0));
     for &base in listing.segments.range(..first).map(|(base, _)| base) {
@@ -219,8 +231,8 @@ fn place_segments(log: &mut Log, listing: &Listing, now: Timestamp) -> Result<()
         log.segments.push(Segment::found(&log.home, base, sizes, now));
     }
     if log.segments.is_empty() {
-        log.segments.push(Segment::create(&log.home, log.start, now)?);
-        log.dirt.names = true;
+        log.segments.push(Segment::create(&log.home, log.start.max(recovery_point), now)?);
+        log.dirt.changes += 1;
     }
     log.start = log.start.max(log.segments[0].base());
     Ok(())

@@ -12,6 +12,9 @@ use super::{SimDisk, State, Synced, disk_failed};
 /// A crash keeps or loses whole sectors, but for one that it may tear.
 const SECTOR_BYTES: usize = 512;
 
+/// In a crash, one of so many files that have a checksum gets a flipped bit.
+const FLIPPED_ONE_IN: u8 = 50;
+
 #[derive(Debug)]
 pub(super) struct Inode {
     /// What readers see.
@@ -23,6 +26,8 @@ pub(super) struct Inode {
     /// A failed sync made the medium differ from what readers see.
     diverged: bool,
     is_log: bool,
+    /// Its content has a checksum over all of it, so that damage is noticed.
+    is_guarded: bool,
     /// Bytes below were promised to readers; `None` before the log is served.
     pub(super) written: Option<u64>,
 }
@@ -48,6 +53,7 @@ impl Inode {
             pending: Vec::new(),
             diverged: false,
             is_log: path.extension().is_some_and(|extension| extension == "log"),
+            is_guarded: path.extension().is_some_and(|extension| extension == "snapshot"),
             written: Some(0),
         }
     }
@@ -94,6 +100,11 @@ impl Inode {
             self.fail_sync(rng);
             self.bytes.clone_from(&self.durable);
             self.diverged = false;
+        }
+        if self.is_guarded && !self.durable.is_empty() && rng.u8(..FLIPPED_ONE_IN) == 0 {
+            let at = rng.usize(..self.durable.len());
+            self.durable[at] ^= 1 << rng.u32(..8);
+            self.bytes[at] = self.durable[at];
         }
     }
 }

@@ -26,6 +26,7 @@ impl LogWorld {
             Some(batch) => batch.base.min(asked).max(self.oracle.start),
             None => asked.min(self.oracle.end),
         };
+        let flushed = self.oracle.flushed;
         self.oracle.may_be_truncated(end);
         match self.log_mut().truncate_to(Offset(asked), now(schedule)) {
             Ok(truncated) if truncated.end.0 != end => {
@@ -37,9 +38,15 @@ impl LogWorld {
                 self.cut_plans(end);
                 self.keep_removal(truncated.removal, schedule);
                 if end < self.oracle.end {
+                    if end < flushed {
+                        schedule.tally("truncation below what was flushed");
+                    }
                     self.oracle.truncate(end);
-                    let high_watermark = Offset(self.oracle.high_watermark);
-                    self.log_mut().on_high_watermark(high_watermark);
+                }
+                if self.oracle.readable(self.oracle.start, end).is_empty() {
+                    // Without a batch the log may start at its end.
+                    let start = self.open().log.start().0;
+                    self.oracle.advance_start(start.clamp(self.oracle.start, end));
                 }
                 Ok(())
             }
@@ -51,13 +58,13 @@ impl LogWorld {
     pub(super) fn truncate_fully(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         let offset = self.rng.i64((self.oracle.start - 20).max(0)..=self.oracle.end + 50);
         self.oracle.may_start_anew_at(offset);
+        self.start_saved = self.start_saved.min(offset);
         match self.log_mut().truncate_fully_and_start_at(Offset(offset), now(schedule)) {
             Ok(truncated) => {
                 schedule.tally("truncation of everything");
                 self.cut_plans(i64::MIN);
                 self.keep_removal(truncated.removal, schedule);
                 self.oracle.start_anew_at(offset);
-                self.start_saved = self.start_saved.min(offset);
                 Ok(())
             }
             // Of no use before a truncation succeeds.
@@ -139,6 +146,7 @@ impl LogWorld {
                 schedule.after_ms(self.rng.i64(0..100), Event::FlushComesBack);
                 Ok(())
             }
+            Err(_) if self.broken == Broken::FailedFlushRetried && !self.disk.power_lost() => Ok(()),
             Err(error) => {
                 schedule.tally("flush that failed");
                 self.operation_failed(&error, schedule)

@@ -18,11 +18,15 @@ pub(crate) struct Oracle {
     pub(crate) start_at_opening: i64,
     pub(crate) end: i64,
     pub(crate) high_watermark: i64,
+    /// Where a truncation of everything that may not be finished lets the log start.
+    start_begun: i64,
     /// Batches below were promised to survive.
     pub(crate) flushed: i64,
     pub(crate) producers: Producers,
     others: Vec<Other>,
     others_seen: u64,
+    /// What an append wrote without success lies behind the history until the log goes on.
+    behind: Vec<Stored>,
 }
 
 /// Another end of the history, from batch number `at` on.
@@ -45,6 +49,7 @@ pub(crate) struct Found {
 
 impl Oracle {
     pub(crate) fn append(&mut self, batch: Stored) {
+        self.go_on();
         self.end = batch.last + 1;
         self.producers.apply(&batch);
         self.batches.push(batch);
@@ -52,9 +57,15 @@ impl Oracle {
 
     /// Batches were written, in whole or in part, and not acknowledged.
     pub(crate) fn append_failed(&mut self, attempted: Vec<Stored>) {
-        if !attempted.is_empty() {
-            let (at, start) = (self.batches.len(), self.start);
-            self.add_other(at, attempted, start);
+        self.go_on();
+        self.behind = attempted;
+    }
+
+    /// The log goes on at its end: what lies behind is cut off, which a crash may undo until it is flushed.
+    fn go_on(&mut self) {
+        if !self.behind.is_empty() {
+            let (at, start, tail) = (self.batches.len(), self.start, std::mem::take(&mut self.behind));
+            self.add_other(at, tail, start);
         }
     }
 
@@ -69,6 +80,7 @@ impl Oracle {
     }
 
     pub(crate) fn truncate(&mut self, end: i64) {
+        self.go_on();
         let keep = self.batches.partition_point(|batch| batch.last < end);
         self.branch_at(keep);
         self.end = end;
@@ -78,9 +90,10 @@ impl Oracle {
     }
 
     pub(crate) fn start_anew_at(&mut self, offset: i64) {
+        self.go_on();
         self.branch_at(0);
         (self.start, self.end, self.high_watermark) = (offset, offset, offset);
-        (self.start_highest, self.flushed) = (offset, 0);
+        (self.start_highest, self.start_begun, self.flushed) = (offset, 0, 0);
         self.producers = Producers::default();
     }
 
@@ -94,6 +107,7 @@ impl Oracle {
         self.flushed = 0;
         self.add_other(0, Vec::new(), offset);
         self.start_highest = self.start_highest.max(offset);
+        self.start_begun = offset;
     }
 
     /// The number to hand to [`Oracle::flush_done`] by a flush that begins now.
@@ -104,6 +118,12 @@ impl Oracle {
     pub(crate) fn flush_done(&mut self, upto: i64, began: u64) {
         self.flushed = self.flushed.max(upto);
         self.others.retain(|other| other.number >= began);
+    }
+
+    /// The end of the last batch that was promised to survive.
+    pub(crate) fn promised_end(&self) -> i64 {
+        let promised = self.batches.partition_point(|batch| batch.last < self.flushed);
+        promised.checked_sub(1).map_or(0, |last| self.batches[last].last + 1)
     }
 
     pub(crate) fn set_high_watermark(&mut self, high_watermark: i64) {
@@ -149,7 +169,9 @@ impl Oracle {
 
     /// Makes what was found after a crash the history, if it is one that the crash can have left.
     pub(crate) fn accept(&mut self, found: &Found) -> Result<(), String> {
-        let refusal = match self.judge(&self.batches, self.start, found) {
+        self.go_on();
+        let start_max = self.start.max(self.start_begun);
+        let refusal = match self.judge(&self.batches, start_max, found) {
             Ok(kept) => {
                 self.batches.truncate(kept);
                 self.adopt(found);
@@ -159,7 +181,7 @@ impl Oracle {
         };
         let possible = self.others.iter().find_map(|other| {
             let mut history = [&self.batches[..other.at], &other.tail].concat();
-            let kept = self.judge(&history, self.start.max(other.start), found).ok()?;
+            let kept = self.judge(&history, start_max.max(other.start), found).ok()?;
             history.truncate(kept);
             Some(history)
         });
@@ -180,12 +202,11 @@ impl Oracle {
         }
         let needed = history.partition_point(|batch| batch.last < start_max);
         let Some((first_base, _)) = found.batches.first() else {
-            return match promised > needed {
-                true => {
-                    Err(format!("the log is empty from {} on, but {promised_end} was flushed", found.start))
-                }
-                false => Ok(history.partition_point(|batch| batch.last < found.end)),
-            };
+            if promised > needed {
+                let from = found.start;
+                return Err(format!("the log is empty from {from} on, but {promised_end} was flushed"));
+            }
+            return check_hole(history, history.partition_point(|batch| batch.last < found.start), found);
         };
         let first = history.partition_point(|batch| batch.base < *first_base);
         if first > needed {
@@ -203,23 +224,20 @@ impl Oracle {
         if kept < promised {
             return Err(format!("the batch at offset {} was flushed and is gone", history[kept].base));
         }
-        Ok(kept)
+        check_hole(history, kept, found)
     }
 
     /// The process starts with what was found; one replica: what is there is replicated.
     fn adopt(&mut self, found: &Found) {
         (self.start, self.end, self.high_watermark) = (found.start, found.end, found.end);
-        self.start_at_opening = found.start;
+        (self.start_at_opening, self.start_begun) = (found.start, 0);
         self.flushed = self.flushed.min(found.end);
         self.others.clear();
         self.replay();
-        self.producers.on_high_watermark(self.high_watermark);
     }
 
     fn replay(&mut self) {
-        let mut producers = Producers::replayed(&self.batches, self.start);
-        producers.on_high_watermark(self.high_watermark);
-        self.producers = producers;
+        self.producers = Producers::replayed(&self.batches, self.start, self.high_watermark);
     }
 
     /// The history goes on from batch number `at`; what follows there now becomes another history.
@@ -240,5 +258,15 @@ impl Oracle {
     fn add_other(&mut self, at: usize, tail: Vec<Stored>, start: i64) {
         self.others.push(Other { number: self.others_seen, at, tail, start });
         self.others_seen += 1;
+    }
+}
+
+/// A log may lose its end, but then it ends there: no batch of the history is gone below the log end.
+fn check_hole(history: &[Stored], kept: usize, found: &Found) -> Result<usize, String> {
+    match history.get(kept) {
+        Some(gone) if gone.last < found.end => {
+            Err(format!("the batch at offset {} is gone, but the log ends at {}", gone.base, found.end))
+        }
+        _ => Ok(kept),
     }
 }

@@ -61,14 +61,16 @@ const NOT_IN_TRANSACTION: i16 = 48;
 
 impl Producers {
     /// What follows from a whole history. `start` is the log start: what lies below may be forgotten.
-    pub(crate) fn replayed(history: &[Stored], start: i64) -> Producers {
+    pub(crate) fn replayed(history: &[Stored], start: i64, high_watermark: i64) -> Producers {
         let mut producers = Producers::default();
         history.iter().for_each(|batch| producers.apply(batch));
         for known in producers.known.values_mut() {
             known.certain = known.certain.min(1);
             known.sure = known.told_at >= start;
         }
-        producers.forgetful = producers.open.keys().any(|first| *first < start);
+        producers.on_high_watermark(high_watermark);
+        let mut transactions = producers.open.keys().chain(producers.unreplicated.keys());
+        producers.forgetful = transactions.any(|first| *first < start);
         producers
     }
 
@@ -146,6 +148,9 @@ impl Producers {
             return Verdict::Any;
         }
         let refused = known.refuses(sent);
+        if self.forgetful && refused == Some(NOT_IN_TRANSACTION) {
+            return Verdict::Any;
+        }
         let same = |&(first, last, _): &(i32, i32, i64)| {
             (known.epoch, first, last) == (sent.epoch, sent.first_sequence, sent.last_sequence())
         };

@@ -132,7 +132,7 @@ impl LogWorld {
         };
         let opened = Log::open(&dir, TOPIC, PartitionIndex(PARTITION), self.config.clone(), opening, now);
         let (log, report) = opened.map_err(|error| error.to_string())?;
-        let promised = opening.recovery_point <= Offset(self.oracle.flushed);
+        let promised = opening.recovery_point <= Offset(self.oracle.promised_end());
         if report.distrusted_recovery_point && promised && self.broken == Broken::Nothing {
             return Err(format!("the recovery point {} was not believed", opening.recovery_point));
         }

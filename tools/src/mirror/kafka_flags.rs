@@ -7,9 +7,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 
-use super::{
-    CreateArguments, DescribeArguments, ListArguments, Named, StartArguments, Style, later, verbs,
-};
+use super::{CreateArguments, DescribeArguments, ListArguments, Named, StartArguments, Style, later, verbs};
 use crate::admin::on_core;
 use crate::connect::ConnectArguments;
 use crate::failure::Failure;

@@ -1,5 +1,6 @@
 //! `tarn mirror`, and the same in the words of KIP-1279's `kafka-cluster-mirrors.sh`.
 
+mod config;
 mod kafka_flags;
 mod output;
 mod standing;
@@ -17,8 +18,10 @@ pub(crate) use kafka_flags::{KAFKA_NAME, KafkaArguments, run_as_kafka_does};
 
 /// What to do with mirrors.
 #[derive(Debug, Args)]
-#[command(after_help = "A mirror is the link to one source cluster. Its topics are copied byte for byte, with \
-                        their offsets, leader epochs and ids, and are read-only here while they are mirrored.")]
+#[command(
+    after_help = "A mirror is the link to one source cluster. Its topics are copied byte for byte, with \
+                        their offsets, leader epochs and ids, and are read-only here while they are mirrored."
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     verb: Verb,

@@ -23,9 +23,15 @@ pub(super) struct Listed {
     pub(super) source_bootstrap_server: String,
 }
 
-pub(super) fn created(out: &mut impl Write, mirror: &str, style: Style) -> Result<(), Failure> {
+pub(super) fn created(
+    out: &mut impl Write,
+    mirror: &str,
+    existed: bool,
+    style: Style,
+) -> Result<(), Failure> {
     match style {
-        Style::Json => print_json(out, &json!({ "mirror": mirror, "created": true })),
+        Style::Json => print_json(out, &json!({ "mirror": mirror, "created": !existed })),
+        _ if existed => Ok(writeln!(out, "Mirror {mirror} exists already, with this configuration")?),
         _ => Ok(writeln!(out, "Created mirror {mirror}")?),
     }
 }
@@ -75,11 +81,7 @@ pub(super) fn listed(out: &mut impl Write, mirrors: &[Listed], style: Style) -> 
     Ok(())
 }
 
-pub(super) fn partitions(
-    out: &mut impl Write,
-    partitions: &[Standing],
-    style: Style,
-) -> Result<(), Failure> {
+pub(super) fn partitions(out: &mut impl Write, partitions: &[Standing], style: Style) -> Result<(), Failure> {
     if partitions.is_empty() {
         return Ok(writeln!(out, "No mirror partitions found")?);
     }
@@ -166,7 +168,10 @@ pub(super) fn tasks(out: &mut impl Write, tasks: &[Task]) -> Result<(), Failure>
 }
 
 pub(super) fn json(out: &mut impl Write, partitions: &[Standing]) -> Result<(), Failure> {
-    print_json(out, &Value::Array(partitions.iter().map(|partition| Value::Object(object(partition))).collect()))
+    print_json(
+        out,
+        &Value::Array(partitions.iter().map(|partition| Value::Object(object(partition))).collect()),
+    )
 }
 
 fn object(partition: &Standing) -> Map<String, Value> {
@@ -254,9 +259,10 @@ mod tests {
         assert_eq!(lines[0].find("LAG"), Some(118));
         assert_eq!(lines[0].find("STATE"), Some(129));
         assert!(lines[0].ends_with("STATE") && lines[1].ends_with("MIRRORING"));
-        assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), [
-            "m", "orders", "2", "100", "90", "10", "MIRRORING"
-        ]);
+        assert_eq!(
+            lines[1].split_whitespace().collect::<Vec<_>>(),
+            ["m", "orders", "2", "100", "90", "10", "MIRRORING"]
+        );
     }
 
     #[test]

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 use tarn_mirror::reasons::{Reason, Treatment};
 use tarn_mirror::state::MirrorState;
 use tarn_runtime::sleep;
+use tarn_wire::messages::DescribeClusterMirrorsRequest;
 use tarn_wire::messages::describe_cluster_mirrors_request as asked;
 use tarn_wire::messages::describe_cluster_mirrors_response::{
     DescribedMirror, DescribedMirrorPartition, MirrorCursor, MirrorTask,
 };
-use tarn_wire::messages::describe_configs_request::DescribeConfigsResource;
-use tarn_wire::messages::{DescribeClusterMirrorsRequest, DescribeConfigsRequest};
 
 use super::verbs::summary;
 use crate::admin::Cluster;
@@ -161,22 +160,6 @@ fn known(number: i64) -> Option<i64> {
 
 fn text(text: Option<&str>) -> Option<String> {
     text.filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-/// How often a partition is tried again, as the broker is configured; `None` where it does not say.
-pub(super) async fn attempts_max(cluster: &Cluster) -> Option<i16> {
-    const BROKER: i8 = 4;
-    const KEY: &str = "mirror.failed.retry.max.attempts";
-    let id = cluster.some_broker_id().await.ok()??;
-    let resource = DescribeConfigsResource {
-        resource_type: BROKER,
-        resource_name: id.to_string().into(),
-        configuration_keys: Some(vec![KEY.into()]),
-    };
-    let request = DescribeConfigsRequest { resources: vec![resource], ..Default::default() };
-    let answer = cluster.call(&request).await.ok()?;
-    let config = answer.results.first()?.configs.iter().find(|config| *config.name == *KEY)?;
-    config.value.as_deref()?.parse().ok()
 }
 
 /// Waits until these topics are copied to their end, and says meanwhile how far that is.

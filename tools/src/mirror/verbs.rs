@@ -4,10 +4,12 @@ use std::io::{Write, stdout};
 
 use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig;
 use tarn_wire::messages::{
-    CreateClusterMirrorRequest, ListClusterMirrorsRequest, StartMirrorTopicsRequest, StartMirrorTopicsResponse,
+    CreateClusterMirrorRequest, ListClusterMirrorsRequest, StartMirrorTopicsRequest,
+    StartMirrorTopicsResponse,
 };
 use tarn_wire::{ErrorCode, Str};
 
+use super::config;
 use super::output::{self, Listed};
 use super::standing::{self, Standing};
 use super::{CreateArguments, DescribeArguments, ListArguments, StartArguments, Style};
@@ -19,8 +21,10 @@ use crate::progress::while_waiting;
 /// Creates a mirror from a properties file.
 pub(super) async fn create(arguments: CreateArguments, style: Style) -> Result<(), Failure> {
     let name = arguments.named.mirror;
-    let configs = properties(&arguments.mirror_config)?.into_iter();
-    let configs = configs.map(|(key, value)| MirrorConfig { name: key.into(), value: Some(value.into()) });
+    let given = properties(&arguments.mirror_config)?;
+    let configs = given
+        .iter()
+        .map(|(key, value)| MirrorConfig { name: key.as_str().into(), value: Some(value.as_str().into()) });
     let request = CreateClusterMirrorRequest {
         mirror_name: name.as_str().into(),
         configs: configs.collect(),
@@ -28,8 +32,12 @@ pub(super) async fn create(arguments: CreateArguments, style: Style) -> Result<(
     };
     let cluster = Cluster::connect(&arguments.named.connect).await?;
     let answer = while_waiting("asking the source", cluster.call_mirror_api(&request)).await?;
-    Failure::check(answer.error_code, answer.error_message.as_deref())?;
-    output::created(&mut stdout().lock(), &name, style)
+    let existed = answer.error_code == ErrorCode::CLUSTER_MIRROR_ALREADY_EXISTS.0;
+    match existed {
+        true => config::check_same(&cluster, &name, &given).await?,
+        false => Failure::check(answer.error_code, answer.error_message.as_deref())?,
+    }
+    output::created(&mut stdout().lock(), &name, existed, style)
 }
 
 /// Starts topics, and waits for them where that is asked.
@@ -48,6 +56,11 @@ pub(super) async fn start(arguments: StartArguments, style: Style) -> Result<(),
     let started = started(&answer);
     if !started.is_empty() || answer.topics.is_empty() {
         output::started(&mut stdout().lock(), name, &started, style)?;
+    }
+    for topic in answer.topics.iter().filter(|topic| topic.error_code == ErrorCode::NONE.0) {
+        if let Some(note) = topic.error_message.as_deref().filter(|note| !note.is_empty()) {
+            eprintln!("{}: {note}", topic.name);
+        }
     }
     all_started(&arguments.topics, &answer)?;
     match arguments.wait {
@@ -82,7 +95,8 @@ fn all_started(asked: &[String], answer: &StartMirrorTopicsResponse) -> Result<(
     match missing.is_empty() {
         true => Ok(()),
         false => Err(Failure::Precondition(format!(
-            "the source has no topic {} that can be mirrored; internal topics never are",
+            "no topic to mirror is named {} at the source: one that gets the name later is mirrored then; internal \
+             topics never are",
             missing.join(", ")
         ))),
     }
@@ -117,7 +131,7 @@ pub(super) async fn describe(arguments: DescribeArguments, style: Style) -> Resu
     match (arguments.failed, style) {
         (_, Style::Json) => output::json(&mut out, &found.partitions)?,
         (true, _) => {
-            let attempts_max = standing::attempts_max(&cluster).await;
+            let attempts_max = config::attempts_max(&cluster).await;
             output::failed(&mut out, &found.partitions, attempts_max)?;
         }
         (false, _) => output::partitions(&mut out, &found.partitions, style)?,
@@ -174,7 +188,8 @@ mod tests {
 
     #[test]
     fn a_topic_that_is_refused_fails_and_the_others_are_started() {
-        let mixed = answer(&[("b", ErrorCode::NONE), ("a", ErrorCode::NONE), ("c", ErrorCode::INVALID_CONFIG)]);
+        let mixed =
+            answer(&[("b", ErrorCode::NONE), ("a", ErrorCode::NONE), ("c", ErrorCode::INVALID_CONFIG)]);
         assert_eq!(started(&mixed), ["a", "b"]);
         let failure = all_started(&["[abc]".to_owned()], &mixed).unwrap_err();
         assert_eq!(failure.exit_code(), 1);

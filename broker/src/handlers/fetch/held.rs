@@ -104,7 +104,8 @@ impl HeldSession {
                 continue;
             }
             let view = core.view();
-            let found = view.topic(key).map(|topic| TopicIdPartition { topic_id: topic.id, partition: *index });
+            let found =
+                view.topic(key).map(|topic| TopicIdPartition { topic_id: topic.id, partition: *index });
             let found = found.filter(|partition| view.exists(*partition));
             if found != lookup.found {
                 forgets.extend(lookup.found);

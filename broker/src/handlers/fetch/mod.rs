@@ -61,12 +61,21 @@ fn session_of(
             core.close_session(id);
         }
         let wants_session = header.api_version >= SESSIONS && epoch == INITIAL_EPOCH;
-        return Ok(if wants_session { HeldSession::create(core, by_id) } else { HeldSession::alone(core, by_id) });
+        return Ok(if wants_session {
+            HeldSession::create(core, by_id)
+        } else {
+            HeldSession::alone(core, by_id)
+        });
     }
     HeldSession::take(core, id, epoch, by_id)
 }
 
-async fn serve(core: Rc<Core>, header: RequestHeader, request: FetchRequest, mut held: HeldSession) -> Answer {
+async fn serve(
+    core: Rc<Core>,
+    header: RequestHeader,
+    request: FetchRequest,
+    mut held: HeldSession,
+) -> Answer {
     let began = tarn_runtime::now();
     let max_wait = Duration::from_millis(request.max_wait_ms.max(0) as u64);
     let scope = if held.is_full() { Scope::All } else { Scope::News };
@@ -80,7 +89,8 @@ async fn serve(core: Rc<Core>, header: RequestHeader, request: FetchRequest, mut
     let mut asked = ask(&core, &mut held, scope, &limits, &mut found).await;
     loop {
         let waited = began.elapsed();
-        let enough = found.bytes() >= limits.min_bytes || found.is_urgent() || held.session().partitions.is_empty();
+        let enough =
+            found.bytes() >= limits.min_bytes || found.is_urgent() || held.session().partitions.is_empty();
         if enough || waited >= max_wait || !asked {
             break;
         }
@@ -106,7 +116,8 @@ struct Limits {
 }
 
 fn isolation(request: &FetchRequest) -> Isolation {
-    let replica = if request.replica_id == -1 { request.replica_state.replica_id } else { request.replica_id };
+    let replica =
+        if request.replica_id == -1 { request.replica_state.replica_id } else { request.replica_id };
     match (replica, request.isolation_level) {
         (DEBUGGING, _) => Isolation::Replica,
         (_, 1) => Isolation::ReadCommitted,

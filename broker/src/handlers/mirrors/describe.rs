@@ -9,7 +9,8 @@ use tarn_mirror::local_cluster::LogEnds;
 use tarn_mirror::manager::Standing;
 use tarn_record::{PartitionIndex, TopicIdPartition};
 use tarn_wire::messages::describe_cluster_mirrors_response::{
-    DescribedMirror, DescribedMirrorPartition, DescribedMirrorTopic, MirrorCursor, MirrorStateCount, MirrorTask,
+    DescribedMirror, DescribedMirrorPartition, DescribedMirrorTopic, MirrorCursor, MirrorStateCount,
+    MirrorTask,
 };
 use tarn_wire::messages::{DescribeClusterMirrorsRequest, DescribeClusterMirrorsResponse};
 use tarn_wire::{ErrorCode, Str};
@@ -130,8 +131,10 @@ async fn describe_one(
             });
         }
     }
-    described.state_counts =
-        counts.into_iter().map(|(state_value, partitions)| MirrorStateCount { state_value, partitions }).collect();
+    described.state_counts = counts
+        .into_iter()
+        .map(|(state_value, partitions)| MirrorStateCount { state_value, partitions })
+        .collect();
     described
 }
 
@@ -181,7 +184,11 @@ fn partitions_of(
     found
 }
 
-async fn rows(core: &Rc<Core>, mirror: &str, partitions: &[TopicIdPartition]) -> Vec<DescribedMirrorPartition> {
+async fn rows(
+    core: &Rc<Core>,
+    mirror: &str,
+    partitions: &[TopicIdPartition],
+) -> Vec<DescribedMirrorPartition> {
     let known = states(core, mirror, partitions.to_vec()).await;
     let ends = ends(core, partitions).await;
     let standings = core.node().mirrors().map(|manager| manager.offsets(mirror, partitions));

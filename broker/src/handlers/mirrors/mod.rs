@@ -5,9 +5,9 @@ mod states;
 
 use std::rc::Rc;
 
-use tarn_mirror::settings::MirrorSettings;
+use tarn_image::config::mirror::{self, MirrorConfig};
 use tarn_mirror::source;
-use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig;
+use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig as GivenConfig;
 use tarn_wire::messages::list_cluster_mirrors_response::ListedMirror;
 use tarn_wire::messages::{
     CreateClusterMirrorRequest, CreateClusterMirrorResponse, ListClusterMirrorsRequest,
@@ -16,8 +16,8 @@ use tarn_wire::messages::{
 use tarn_wire::{ErrorCode, Str};
 
 pub use describe::describe;
-pub use states::{read_offsets, read_states, write_states};
 pub(crate) use states::ends;
+pub use states::{read_offsets, read_states, write_states};
 
 use crate::core::Core;
 
@@ -27,17 +27,20 @@ const SOURCE_CLUSTER_ID: &str = "source.cluster.id";
 /// Serves CreateClusterMirror: asks the source who it is, and lets the controller decide.
 pub async fn create(core: &Rc<Core>, mut request: CreateClusterMirrorRequest) -> CreateClusterMirrorResponse {
     let given = request.configs.iter();
-    let given = given.filter_map(|config| Some((config.name.to_string(), config.value.as_ref()?.to_string())));
-    let settings = match MirrorSettings::parse(&request.mirror_name, given) {
-        Ok(settings) => settings,
-        Err(error) => return refuse_create(error.code(), error.to_string()),
+    let given = given.map(|config| (&*config.name, config.value.as_deref()));
+    let config = mirror::validate_name(&request.mirror_name)
+        .and_then(|()| mirror::stored(given))
+        .and_then(|stored| mirror::validate(&stored).and_then(|()| MirrorConfig::resolve(&stored)));
+    let config = match config {
+        Ok(config) => config,
+        Err(error) => return refuse_create(ErrorCode::INVALID_CONFIG, error.to_string()),
     };
     let exists = core.view().image().mirror(&request.mirror_name).is_some();
-    if settings.source_cluster_id.is_none() && !exists {
-        match source::cluster_id(&settings, core.node().cluster_id()).await {
-            Ok(id) => request
-                .configs
-                .push(MirrorConfig { name: SOURCE_CLUSTER_ID.into(), value: Some(id.into()) }),
+    if config.source_cluster_id.is_none() && !exists {
+        match source::cluster_id(&config, core.node().cluster_id()).await {
+            Ok(id) => {
+                request.configs.push(GivenConfig { name: SOURCE_CLUSTER_ID.into(), value: Some(id.into()) })
+            }
             Err(error) => return refuse_create(error.code(), error.to_string()),
         }
     }
@@ -73,18 +76,18 @@ pub async fn start(core: &Rc<Core>, mut request: StartMirrorTopicsRequest) -> St
 async fn resolve(
     core: &Rc<Core>,
     request: &StartMirrorTopicsRequest,
-) -> Result<Vec<tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic>, StartMirrorTopicsResponse> {
+) -> Result<Vec<tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic>, StartMirrorTopicsResponse>
+{
     let view = core.view();
     let Some(mirror) = view.image().mirror(&request.mirror_name) else {
         let message = format!("there is no mirror {}", &*request.mirror_name);
         return Err(refuse_start(ErrorCode::UNKNOWN_CLUSTER_MIRROR, message));
     };
-    let configs = mirror.configs.iter().map(|(name, value)| (&**name, &**value));
-    let settings = MirrorSettings::parse(&request.mirror_name, configs)
-        .map_err(|error| refuse_start(error.code(), error.to_string()))?;
+    let config = MirrorConfig::resolve(mirror.configs)
+        .map_err(|error| refuse_start(ErrorCode::INVALID_CONFIG, error.to_string()))?;
     let texts = |patterns: &[Str]| patterns.iter().map(|pattern| pattern.to_string()).collect::<Vec<_>>();
     let (include, exclude) = (texts(&request.include_patterns), texts(&request.exclude_patterns));
-    let found = source::resolve(&settings, &include, &exclude, core.node().cluster_id()).await;
+    let found = source::resolve(&config, &include, &exclude, core.node().cluster_id()).await;
     let found = found.map_err(|error| refuse_start(error.code(), error.to_string()))?;
     Ok(found.iter().map(source::SourceTopic::to_start).collect())
 }

@@ -11,7 +11,9 @@ use tarn_mirror::local_cluster::LogEnds;
 use tarn_mirror::state::MirrorState;
 use tarn_record::{PartitionIndex, TopicId, TopicIdPartition};
 use tarn_runtime::channel;
-use tarn_wire::messages::read_mirror_offsets_response::{MirrorOffsetPartitionResult, MirrorOffsetTopicResult};
+use tarn_wire::messages::read_mirror_offsets_response::{
+    MirrorOffsetPartitionResult, MirrorOffsetTopicResult,
+};
 use tarn_wire::messages::read_mirror_states_response::{MirrorStatePartitionResult, MirrorStateTopicResult};
 use tarn_wire::messages::write_mirror_states_request::WriteMirrorStatePartition;
 use tarn_wire::messages::write_mirror_states_response::{
@@ -32,7 +34,8 @@ pub async fn read_states(core: &Rc<Core>, request: ReadMirrorStatesRequest) -> R
     let asked = request.topics.iter().flat_map(|topic| {
         let topic_id = TopicId(topic.topic_id);
         let partitions = topic.partitions.iter();
-        partitions.map(move |asked| TopicIdPartition { topic_id, partition: PartitionIndex(asked.partition_index) })
+        partitions
+            .map(move |asked| TopicIdPartition { topic_id, partition: PartitionIndex(asked.partition_index) })
     });
     let known = states(core, &request.mirror_name, asked.collect()).await;
     let topics = request.topics.into_iter().map(|topic| MirrorStateTopicResult {
@@ -58,7 +61,8 @@ pub(super) async fn states(
     partitions: Vec<TopicIdPartition>,
 ) -> HashMap<TopicIdPartition, Result<Option<PartitionState>, ErrorCode>> {
     let mut known = HashMap::new();
-    let by_coordinator = match by_coordinator(core, mirror, partitions.iter().map(|one| (*one, ())).collect()) {
+    let by_coordinator = match by_coordinator(core, mirror, partitions.iter().map(|one| (*one, ())).collect())
+    {
         Ok(by_coordinator) => by_coordinator,
         Err(error) => return partitions.into_iter().map(|one| (one, Err(error))).collect(),
     };
@@ -97,11 +101,9 @@ fn state_result(
             ..Default::default()
         },
         Some(Ok(None)) => MirrorStatePartitionResult { partition_index: index, ..Default::default() },
-        Some(Err(error)) => MirrorStatePartitionResult {
-            partition_index: index,
-            error_code: error.0,
-            ..Default::default()
-        },
+        Some(Err(error)) => {
+            MirrorStatePartitionResult { partition_index: index, error_code: error.0, ..Default::default() }
+        }
         None => MirrorStatePartitionResult {
             partition_index: index,
             error_code: ErrorCode::COORDINATOR_NOT_AVAILABLE.0,
@@ -156,7 +158,9 @@ async fn write_all(
             Ok(StateResponse::Written(results)) => {
                 written.extend(results.into_iter().map(|(one, result)| (one, result.map_err(Ok))));
             }
-            Ok(_) => written.extend(asked.into_iter().map(|one| (one, Err(Err(ErrorCode::UNKNOWN_SERVER_ERROR))))),
+            Ok(_) => {
+                written.extend(asked.into_iter().map(|one| (one, Err(Err(ErrorCode::UNKNOWN_SERVER_ERROR)))))
+            }
             Err(error) => written.extend(asked.into_iter().map(|one| (one, Err(Err(error))))),
         }
     }
@@ -217,21 +221,27 @@ async fn ask(
 pub async fn read_offsets(core: &Rc<Core>, request: ReadMirrorOffsetsRequest) -> ReadMirrorOffsetsResponse {
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
-        let Some(topic_id) = core.view().topic_by_name(&topic.topic_name).map(|found| found.id) else { continue };
+        let Some(topic_id) = core.view().topic_by_name(&topic.topic_name).map(|found| found.id) else {
+            continue;
+        };
         let partitions: Vec<_> = topic
             .partitions
             .iter()
             .map(|index| TopicIdPartition { topic_id, partition: PartitionIndex(*index) })
             .collect();
         let ends = ends(core, &partitions).await;
-        let standings = core.node().mirrors().map(|manager| manager.offsets(&request.mirror_name, &partitions));
+        let standings =
+            core.node().mirrors().map(|manager| manager.offsets(&request.mirror_name, &partitions));
         let mut standings = standings.unwrap_or_default().into_iter();
         let results = partitions.iter().map(|partition| {
             let standing = standings.next().flatten();
             let number = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok()).unwrap_or(-1);
             MirrorOffsetPartitionResult {
                 partition_index: partition.partition.0,
-                source_offset: standing.as_ref().and_then(|one| one.source_high_watermark).map_or(-1, |at| at.0),
+                source_offset: standing
+                    .as_ref()
+                    .and_then(|one| one.source_high_watermark)
+                    .map_or(-1, |at| at.0),
                 destination_offset: ends.get(partition).map_or(-1, |ends| ends.high_watermark.0),
                 lag_ms: number(standing.as_ref().and_then(|one| one.lag_ms)),
                 last_fetch_age_ms: number(standing.as_ref().and_then(|one| one.last_fetch_age_ms)),

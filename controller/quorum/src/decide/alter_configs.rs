@@ -80,7 +80,9 @@ fn alter(image: &MetadataImage, asked: &AlterConfigsResource) -> Result<Vec<Meta
     let before = image.configs().of(&resource);
     let after = apply(before, &operations, keys)?;
     match resource.kind {
-        ResourceType::TOPIC => topic::validate(&after).map_err(|why| ApiError::new(ErrorCode::INVALID_CONFIG, why))?,
+        ResourceType::TOPIC => {
+            topic::validate(&after).map_err(|why| ApiError::new(ErrorCode::INVALID_CONFIG, why))?
+        }
         ResourceType::BROKER => validate_broker(&after)?,
         _ => validate_mirror(before, &after)?,
     }
@@ -109,7 +111,11 @@ fn operations(asked: &[AlterableConfig]) -> Result<Vec<(&str, Operation, &str)>,
             value => operations.push((&*config.name, operation, value.as_deref().unwrap_or_default())),
         }
     }
-    if nulls.is_empty() { Ok(operations) } else { invalid(format!("Null value not supported for : {}", nulls.join(","))) }
+    if nulls.is_empty() {
+        Ok(operations)
+    } else {
+        invalid(format!("Null value not supported for : {}", nulls.join(",")))
+    }
 }
 
 fn apply(
@@ -154,7 +160,11 @@ fn spliced(current: &str, operation: Operation, value: &str) -> String {
     list.join(",")
 }
 
-fn check_topic(image: &MetadataImage, name: &str, operations: &[(&str, Operation, &str)]) -> Result<(), ApiError> {
+fn check_topic(
+    image: &MetadataImage,
+    name: &str,
+    operations: &[(&str, Operation, &str)],
+) -> Result<(), ApiError> {
     if name.is_empty() {
         return Err(ApiError::new(ErrorCode::INVALID_REQUEST, "Default topic resources are not allowed."));
     }
@@ -187,7 +197,10 @@ fn check_broker(name: &str, operations: &[(&str, Operation, &str)]) -> Result<()
     }
     let own = altered_with(Update::PerBroker);
     if name.is_empty() && !own.is_empty() {
-        return invalid(format!("Cannot update these configs at default cluster level: [{}]", own.join(", ")));
+        return invalid(format!(
+            "Cannot update these configs at default cluster level: [{}]",
+            own.join(", ")
+        ));
     }
     Ok(())
 }
@@ -195,7 +208,8 @@ fn check_broker(name: &str, operations: &[(&str, Operation, &str)]) -> Result<()
 fn validate_broker(after: &ConfigMap) -> Result<(), ApiError> {
     for (name, value) in after {
         if let Some(key) = table::broker_key(name) {
-            key.canonical(value).map_err(|refusal| ApiError::new(ErrorCode::INVALID_REQUEST, refusal.of(name)))?;
+            key.canonical(value)
+                .map_err(|refusal| ApiError::new(ErrorCode::INVALID_REQUEST, refusal.of(name)))?;
         }
     }
     Ok(())
@@ -214,7 +228,9 @@ fn check_mirror(image: &MetadataImage, name: &str) -> Result<(), ApiError> {
 fn validate_mirror(before: &ConfigMap, after: &ConfigMap) -> Result<(), ApiError> {
     let invalid = |why: String| ApiError::new(ErrorCode::INVALID_CONFIG, why);
     if before.get(SOURCE_CLUSTER_ID) != after.get(SOURCE_CLUSTER_ID) {
-        return Err(invalid(format!("{SOURCE_CLUSTER_ID} is pinned when a mirror is created and cannot be altered")));
+        return Err(invalid(format!(
+            "{SOURCE_CLUSTER_ID} is pinned when a mirror is created and cannot be altered"
+        )));
     }
     mirror::validate(after).map_err(|error| invalid(error.0))
 }
@@ -229,7 +245,10 @@ fn difference(resource: &ConfigResource, before: &ConfigMap, after: &ConfigMap) 
         }
         .into()
     };
-    let set = after.iter().filter(|(key, value)| before.get(*key) != Some(*value)).map(|(key, value)| record(key, Some(value)));
+    let set = after
+        .iter()
+        .filter(|(key, value)| before.get(*key) != Some(*value))
+        .map(|(key, value)| record(key, Some(value)));
     let removed = before.keys().filter(|key| !after.contains_key(*key)).map(|key| record(key, None));
     set.chain(removed).collect()
 }
@@ -242,7 +261,9 @@ mod tests {
     #[test]
     fn a_list_is_appended_to_and_taken_from() {
         let mut world = World::with_topics(&["ok"]);
-        let value = |world: &World| world.image.configs().topic("ok").get("cleanup.policy").map(|value| value.to_string());
+        let value = |world: &World| {
+            world.image.configs().topic("ok").get("cleanup.policy").map(|value| value.to_string())
+        };
         assert_eq!(world.alter(2, "ok", &[("cleanup.policy", 2, Some("compact"))]), Ok(()));
         assert_eq!(value(&world).as_deref(), Some("delete,compact"), "an append begins with the default");
         assert_eq!(world.alter(2, "ok", &[("cleanup.policy", 2, Some("compact"))]), Ok(()));
@@ -263,7 +284,10 @@ mod tests {
         use ErrorCode as E;
         assert_eq!(
             refused(2, "ok", &[("retention.ms", 0, Some("x"))]),
-            (E::INVALID_CONFIG, "Invalid value x for configuration retention.ms: Not a number of type LONG".into())
+            (
+                E::INVALID_CONFIG,
+                "Invalid value x for configuration retention.ms: Not a number of type LONG".into()
+            )
         );
         assert_eq!(
             refused(2, "nosuch", &[("retention.ms", 0, Some("7"))]),
@@ -295,7 +319,10 @@ mod tests {
         );
         assert_eq!(
             refused(4, "", &[("log.segment.bytes", 0, Some("x"))]),
-            (E::INVALID_REQUEST, "Invalid value x for configuration log.segment.bytes: Not a number of type INT".into())
+            (
+                E::INVALID_REQUEST,
+                "Invalid value x for configuration log.segment.bytes: Not a number of type INT".into()
+            )
         );
         assert_eq!(refused(64, "m", &[("fetch.min.bytes", 0, Some("7"))]).0, E::UNKNOWN_CLUSTER_MIRROR);
         assert_eq!(refused(32, "g", &[("x", 0, Some("7"))]).0, E::INVALID_REQUEST);
@@ -318,8 +345,13 @@ mod tests {
         let mut world = World::with_brokers(1);
         world.create_mirror("m", &[("bootstrap.servers", "a:1"), ("source.cluster.id", "S")]).unwrap();
         assert_eq!(world.alter(64, "m", &[("mirror.topics.include", 2, Some("a.*"))]), Ok(()));
-        assert_eq!(world.image.mirror("m").unwrap().configs.get("topics.include").map(|value| &**value), Some("a.*"));
-        let mut refused = |key, operation, value| world.alter(64, "m", &[(key, operation, value)]).unwrap_err().message.unwrap();
+        assert_eq!(
+            world.image.mirror("m").unwrap().configs.get("topics.include").map(|value| &**value),
+            Some("a.*")
+        );
+        let mut refused = |key, operation, value| {
+            world.alter(64, "m", &[(key, operation, value)]).unwrap_err().message.unwrap()
+        };
         assert_eq!(refused("bootstrap.servers", 1, None), "bootstrap.servers is required");
         assert!(refused("source.cluster.id", 0, Some("T")).contains("is pinned"));
         assert_eq!(refused("nosuch", 0, Some("1")), "Unknown cluster mirror config name: nosuch");

@@ -9,8 +9,8 @@ use tarn_image::{BrokerRegistration, ConfigResource, MetadataImage};
 use tarn_record::BrokerId;
 use tarn_wire::messages::register_broker_record::{BrokerEndpoint, BrokerFeature};
 use tarn_wire::messages::{
-    BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationChangeRecord, BrokerRegistrationRequest,
-    BrokerRegistrationResponse, RegisterBrokerRecord,
+    BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationChangeRecord,
+    BrokerRegistrationRequest, BrokerRegistrationResponse, RegisterBrokerRecord,
 };
 use tarn_wire::{ErrorCode, MetadataRecord};
 
@@ -28,7 +28,8 @@ pub fn register(
     context: &Context<'_>,
 ) -> Decision<BrokerRegistrationResponse> {
     if let Err(error) = check_registration(image, request, context) {
-        let response = BrokerRegistrationResponse { error_code: error.code.0, ..BrokerRegistrationResponse::default() };
+        let response =
+            BrokerRegistrationResponse { error_code: error.code.0, ..BrokerRegistrationResponse::default() };
         return Decision::unchanged(response);
     }
     let id = BrokerId(request.broker_id);
@@ -39,7 +40,10 @@ pub fn register(
     if same_life.is_none() {
         records.extend(elections::on_fenced(image, id));
     }
-    Decision::of(records, BrokerRegistrationResponse { broker_epoch, ..BrokerRegistrationResponse::default() })
+    Decision::of(
+        records,
+        BrokerRegistrationResponse { broker_epoch, ..BrokerRegistrationResponse::default() },
+    )
 }
 
 fn check_registration(
@@ -48,17 +52,20 @@ fn check_registration(
     context: &Context<'_>,
 ) -> Result<(), ApiError> {
     if &*request.cluster_id != context.cluster_id {
-        let why = format!("Expected cluster ID {}, but got cluster ID {}", context.cluster_id, request.cluster_id);
+        let why =
+            format!("Expected cluster ID {}, but got cluster ID {}", context.cluster_id, request.cluster_id);
         return Err(ApiError::new(ErrorCode::INCONSISTENT_CLUSTER_ID, why));
     }
     for (name, level) in image.features().iter() {
-        let supported = request
-            .features
-            .iter()
-            .any(|feature| *feature.name == *name && (feature.min_supported_version..=feature.max_supported_version).contains(&level));
+        let supported = request.features.iter().any(|feature| {
+            *feature.name == *name
+                && (feature.min_supported_version..=feature.max_supported_version).contains(&level)
+        });
         // A node of Kafka would drop what mirrors need; other features it may be too old to list.
         if !supported && name == MIRROR_VERSION {
-            let why = format!("Unable to register because the broker does not support finalized version {level} of {name}.");
+            let why = format!(
+                "Unable to register because the broker does not support finalized version {level} of {name}."
+            );
             return Err(ApiError::new(ErrorCode::UNSUPPORTED_VERSION, why));
         }
     }
@@ -112,7 +119,8 @@ pub fn heartbeat(
     let broker = match check_epoch(image, id, request.broker_epoch) {
         Ok(broker) => broker,
         Err(error) => {
-            let response = BrokerHeartbeatResponse { error_code: error.code.0, ..BrokerHeartbeatResponse::default() };
+            let response =
+                BrokerHeartbeatResponse { error_code: error.code.0, ..BrokerHeartbeatResponse::default() };
             return Decision::unchanged(response);
         }
     };
@@ -132,7 +140,12 @@ pub fn heartbeat(
     Decision::of(records, response)
 }
 
-fn fencing(image: &MetadataImage, broker: &BrokerRegistration, fenced: i8, context: &Context<'_>) -> Vec<MetadataRecord> {
+fn fencing(
+    image: &MetadataImage,
+    broker: &BrokerRegistration,
+    fenced: i8,
+    context: &Context<'_>,
+) -> Vec<MetadataRecord> {
     let change = BrokerRegistrationChangeRecord {
         broker_id: broker.id.0,
         broker_epoch: broker.epoch,
@@ -164,7 +177,10 @@ pub fn check_epoch(image: &MetadataImage, id: BrokerId, epoch: i64) -> Result<&B
 
 /// True where every registered broker is Tarn, told by the feature that only Tarn has.
 pub fn all_are_tarn(image: &MetadataImage) -> Result<(), BrokerId> {
-    let stranger = image.registrations().brokers().find(|broker| broker.supports(MIRROR_VERSION).is_none_or(|(_, max)| max < 1));
+    let stranger = image
+        .registrations()
+        .brokers()
+        .find(|broker| broker.supports(MIRROR_VERSION).is_none_or(|(_, max)| max < 1));
     stranger.map_or(Ok(()), |broker| Err(broker.id))
 }
 
@@ -235,7 +251,11 @@ mod tests {
     #[test]
     fn a_heartbeat_of_an_earlier_life_is_stale() {
         let world = World::with_brokers(1);
-        let request = BrokerHeartbeatRequest { broker_id: 1, broker_epoch: world.epoch_of(1) - 1, ..Default::default() };
+        let request = BrokerHeartbeatRequest {
+            broker_id: 1,
+            broker_epoch: world.epoch_of(1) - 1,
+            ..Default::default()
+        };
         assert!(check_epoch(&world.image, BrokerId(1), request.broker_epoch).is_err());
     }
 }

@@ -99,7 +99,11 @@ fn too_many(request: &CreateTopicsRequest, context: &Context<'_>) -> Option<ApiE
     })
 }
 
-fn create_one(ahead: &mut Ahead<'_>, topic: &CreatableTopic, context: &mut Context<'_>) -> Result<NewTopic, ApiError> {
+fn create_one(
+    ahead: &mut Ahead<'_>,
+    topic: &CreatableTopic,
+    context: &mut Context<'_>,
+) -> Result<NewTopic, ApiError> {
     let image = ahead.image;
     if &*topic.name == METADATA_TOPIC {
         let why = format!("Creation of internal topic {METADATA_TOPIC} is prohibited.");
@@ -140,7 +144,8 @@ pub(super) fn fresh_id(image: &MetadataImage, context: &mut Context<'_>) -> Topi
 }
 
 fn configs(given: &[CreatableTopicConfig]) -> Result<ConfigMap, ApiError> {
-    let nulls: Vec<&str> = given.iter().filter(|config| config.value.is_none()).map(|config| &*config.name).collect();
+    let nulls: Vec<&str> =
+        given.iter().filter(|config| config.value.is_none()).map(|config| &*config.name).collect();
     if !nulls.is_empty() {
         let why = format!("Null value not supported for topic configs: {}", nulls.join(","));
         return Err(ApiError::new(ErrorCode::INVALID_CONFIG, why));
@@ -278,7 +283,10 @@ fn success(image: &MetadataImage, new: &NewTopic, context: &Context<'_>) -> Crea
         name: (&*new.name).into(),
         topic_id: new.id.0,
         num_partitions: i32::try_from(new.replicas.len()).unwrap_or(i32::MAX),
-        replication_factor: new.replicas.first().map_or(0, |first| i16::try_from(first.len()).unwrap_or(i16::MAX)),
+        replication_factor: new
+            .replicas
+            .first()
+            .map_or(0, |first| i16::try_from(first.len()).unwrap_or(i16::MAX)),
         configs: Some(configs),
         error_code: ErrorCode::NONE.0,
         error_message: None,
@@ -314,14 +322,20 @@ mod tests {
             let result = world.create(topic);
             (ErrorCode(result.error_code), result.error_message.unwrap().to_string())
         };
-        assert_eq!(refused(topic("ok", 1, 1)), (ErrorCode::TOPIC_ALREADY_EXISTS, "Topic 'ok' already exists.".into()));
+        assert_eq!(
+            refused(topic("ok", 1, 1)),
+            (ErrorCode::TOPIC_ALREADY_EXISTS, "Topic 'ok' already exists.".into())
+        );
         assert_eq!(
             refused(topic("a_b", 1, 1)),
             (ErrorCode::INVALID_TOPIC_EXCEPTION, "Topic 'a_b' collides with existing topic: a.b".into())
         );
         assert_eq!(
             refused(topic("p0", 0, 1)),
-            (ErrorCode::INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.".into())
+            (
+                ErrorCode::INVALID_PARTITIONS,
+                "Number of partitions was set to an invalid non-positive value.".into()
+            )
         );
         assert_eq!(
             refused(topic("r0", 1, 0)),
@@ -341,7 +355,10 @@ mod tests {
         );
         assert_eq!(
             refused(topic("__cluster_metadata", 1, 1)),
-            (ErrorCode::INVALID_REQUEST, "Creation of internal topic __cluster_metadata is prohibited.".into())
+            (
+                ErrorCode::INVALID_REQUEST,
+                "Creation of internal topic __cluster_metadata is prohibited.".into()
+            )
         );
         assert_eq!(
             refused(topic("big", 100_001, 1)),
@@ -349,13 +366,19 @@ mod tests {
         );
         assert_eq!(
             refused(with_config(topic("c", 1, 1), "retention.ms", Some("x"))),
-            (ErrorCode::INVALID_CONFIG, "Invalid value x for configuration retention.ms: Not a number of type LONG".into())
+            (
+                ErrorCode::INVALID_CONFIG,
+                "Invalid value x for configuration retention.ms: Not a number of type LONG".into()
+            )
         );
         assert_eq!(
             refused(with_config(topic("c", 1, 1), "retention.ms", None)),
             (ErrorCode::INVALID_CONFIG, "Null value not supported for topic configs: retention.ms".into())
         );
-        assert_eq!(refused(with_config(topic("c", 1, 1), "mirror.name", Some("m"))).0, ErrorCode::INVALID_CONFIG);
+        assert_eq!(
+            refused(with_config(topic("c", 1, 1), "mirror.name", Some("m"))).0,
+            ErrorCode::INVALID_CONFIG
+        );
     }
 
     #[test]
@@ -370,7 +393,10 @@ mod tests {
             refused(&[(0, &[1]), (2, &[1])]),
             "partitions should be a consecutive 0-based integer sequence"
         );
-        assert_eq!(refused(&[(0, &[1, 1])]), "The manual partition assignment includes the broker 1 more than once.");
+        assert_eq!(
+            refused(&[(0, &[1, 1])]),
+            "The manual partition assignment includes the broker 1 more than once."
+        );
         assert_eq!(
             refused(&[(0, &[9])]),
             "The manual partition assignment includes broker 9, but no such broker is registered."
@@ -394,7 +420,8 @@ mod tests {
             topics: vec![topic("dd", 1, 1), topic("dd", 2, 1), topic("x.y", 1, 1), topic("x_y", 1, 1)],
             ..CreateTopicsRequest::default()
         };
-        let codes: Vec<_> = world.create_topics(&request).topics.iter().map(|topic| ErrorCode(topic.error_code)).collect();
+        let codes: Vec<_> =
+            world.create_topics(&request).topics.iter().map(|topic| ErrorCode(topic.error_code)).collect();
         assert_eq!(codes, [ErrorCode::INVALID_REQUEST, ErrorCode::NONE, ErrorCode::INVALID_TOPIC_EXCEPTION]);
     }
 
@@ -432,7 +459,10 @@ mod tests {
     fn assigned_topic(name: &str, partitions: &[(i32, &[i32])]) -> CreatableTopic {
         let assignments = partitions
             .iter()
-            .map(|(index, brokers)| CreatableReplicaAssignment { partition_index: *index, broker_ids: brokers.to_vec() })
+            .map(|(index, brokers)| CreatableReplicaAssignment {
+                partition_index: *index,
+                broker_ids: brokers.to_vec(),
+            })
             .collect();
         CreatableTopic { assignments, ..topic(name, -1, -1) }
     }

@@ -18,7 +18,10 @@ pub fn delete_topics(
     request: &DeleteTopicsRequest,
     context: &Context<'_>,
 ) -> Decision<DeleteTopicsResponse> {
-    let by_name = request.topic_names.iter().map(|name| DeleteTopicState { name: Some(name.clone()), ..DeleteTopicState::default() });
+    let by_name = request
+        .topic_names
+        .iter()
+        .map(|name| DeleteTopicState { name: Some(name.clone()), ..DeleteTopicState::default() });
     let mut deleted = BTreeSet::new();
     let mut records: Vec<MetadataRecord> = Vec::new();
     let mut response = DeleteTopicsResponse::default();
@@ -42,7 +45,11 @@ pub fn delete_topics(
     Decision::of(records, response)
 }
 
-fn find(image: &MetadataImage, asked: &DeleteTopicState, context: &Context<'_>) -> Result<Arc<TopicImage>, ApiError> {
+fn find(
+    image: &MetadataImage,
+    asked: &DeleteTopicState,
+    context: &Context<'_>,
+) -> Result<Arc<TopicImage>, ApiError> {
     if !context.config.topics.deletion_enabled {
         return Err(ApiError::new(ErrorCode::TOPIC_DELETION_DISABLED, "Topic deletion is disabled."));
     }
@@ -51,7 +58,9 @@ fn find(image: &MetadataImage, asked: &DeleteTopicState, context: &Context<'_>) 
     match (&asked.name, id.is_zero()) {
         (Some(_), false) => invalid("You may not specify both topic name and topic id."),
         (None, true) => invalid("Neither topic name nor id were specified."),
-        (Some(name), true) => image.topics().by_name(name).cloned().ok_or(ApiError::bare(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)),
+        (Some(name), true) => {
+            image.topics().by_name(name).cloned().ok_or(ApiError::bare(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))
+        }
         (None, false) => image.topics().by_id(id).cloned().ok_or(ApiError::bare(ErrorCode::UNKNOWN_TOPIC_ID)),
     }
 }
@@ -69,14 +78,18 @@ mod tests {
             topics: vec![named("a"), DeleteTopicState { name: None, topic_id: id.0 }, named("nosuch")],
             ..DeleteTopicsRequest::default()
         };
-        assert_eq!(codes(&world.delete(&request)), [ErrorCode::NONE, ErrorCode::NONE, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION]);
+        assert_eq!(
+            codes(&world.delete(&request)),
+            [ErrorCode::NONE, ErrorCode::NONE, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION]
+        );
         assert!(world.image.topics().is_empty());
     }
 
     #[test]
     fn one_topic_is_deleted_once() {
         let mut world = World::with_topics(&["a"]);
-        let request = DeleteTopicsRequest { topics: vec![named("a"), named("a")], ..DeleteTopicsRequest::default() };
+        let request =
+            DeleteTopicsRequest { topics: vec![named("a"), named("a")], ..DeleteTopicsRequest::default() };
         assert_eq!(codes(&world.delete(&request)), [ErrorCode::NONE, ErrorCode::INVALID_REQUEST]);
     }
 
@@ -89,7 +102,9 @@ mod tests {
         assert_eq!(codes(&response), [ErrorCode::POLICY_VIOLATION]);
         assert_eq!(
             response.responses[0].error_message.as_deref(),
-            Some("Topic 'a' belongs to cluster mirror 'm' and is paused; end that first: tarn mirror stop m --topics a")
+            Some(
+                "Topic 'a' belongs to cluster mirror 'm' and is paused; end that first: tarn mirror stop m --topics a"
+            )
         );
         world.bind("a", "m", "stopped:5");
         assert_eq!(codes(&world.delete(&request)), [ErrorCode::NONE]);

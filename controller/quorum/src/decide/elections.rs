@@ -21,7 +21,8 @@ pub fn on_fenced(image: &MetadataImage, broker: BrokerId) -> Vec<MetadataRecord>
                 isr = partition.isr.to_vec();
             }
             let may_lead = |id: &BrokerId| *id != broker && image.registrations().is_active(*id);
-            let successor = || first_of(partition, |id| isr.contains(id) && may_lead(id)).unwrap_or(BrokerId::NONE);
+            let successor =
+                || first_of(partition, |id| isr.contains(id) && may_lead(id)).unwrap_or(BrokerId::NONE);
             let mut change = unchanged(topic, index);
             if isr.as_slice() != partition.isr.as_slice() {
                 change.isr = Some(isr.iter().map(|id| id.0).collect());
@@ -34,8 +35,8 @@ pub fn on_fenced(image: &MetadataImage, broker: BrokerId) -> Vec<MetadataRecord>
         .collect()
 }
 
-/// The changes when `broker` may lead again: partitions that nobody leads are led by a replica in sync, or,
-/// where the topic allows it, by any.
+/// The changes when `broker` may lead again: partitions that nobody leads are led by a replica in sync, by
+/// one that is eligible though not in sync, or, where the topic allows it, by any.
 pub fn on_unfenced(image: &MetadataImage, broker: BrokerId, file: &StaticConfigs) -> Vec<MetadataRecord> {
     let may_lead = |id: &BrokerId| *id == broker || image.registrations().is_active(*id);
     partitions(image)
@@ -44,6 +45,14 @@ pub fn on_unfenced(image: &MetadataImage, broker: BrokerId, file: &StaticConfigs
             let mut change = unchanged(topic, index);
             if let Some(leader) = first_of(partition, |id| partition.isr.contains(id) && may_lead(id)) {
                 change.leader = leader.0;
+            } else if let Some(leader) = first_of(partition, |id| partition.elr.contains(id) && may_lead(id))
+            {
+                // Kafka's controllers let the last replica leave the ISR and remember it here (KIP-966).
+                change.leader = leader.0;
+                change.isr = Some(vec![leader.0]);
+                change.eligible_leader_replicas =
+                    Some(partition.elr.iter().filter(|id| **id != leader).map(|id| id.0).collect());
+                change.last_known_elr = Some(Vec::new());
             } else if allows_unclean(image, topic, broker, file) {
                 change.leader = broker.0;
                 change.isr = Some(vec![broker.0]);
@@ -59,10 +68,9 @@ pub fn on_unfenced(image: &MetadataImage, broker: BrokerId, file: &StaticConfigs
 fn partitions(
     image: &MetadataImage,
 ) -> impl Iterator<Item = (&TopicImage, PartitionIndex, &PartitionRegistration)> {
-    image
-        .topics()
-        .iter()
-        .flat_map(|topic| topic.partitions.iter().map(move |(index, partition)| (&**topic, *index, &**partition)))
+    image.topics().iter().flat_map(|topic| {
+        topic.partitions.iter().map(move |(index, partition)| (&**topic, *index, &**partition))
+    })
 }
 
 fn first_of(partition: &PartitionRegistration, wanted: impl Fn(&BrokerId) -> bool) -> Option<BrokerId> {
@@ -102,6 +110,27 @@ mod tests {
         assert_eq!(led_by(&world), (other, vec![other], Epoch(1)));
         world.heartbeat(first.0, false);
         assert_eq!(led_by(&world), (other, vec![other], Epoch(1)), "it comes back as a follower out of sync");
+    }
+
+    #[test]
+    fn a_replica_that_kafka_calls_eligible_leads_again() {
+        let mut world = World::with_topics(&["t"]);
+        let id = world.image.topics().id_of("t").unwrap();
+        let left = PartitionChangeRecord {
+            partition_id: 0,
+            topic_id: id.0,
+            isr: Some(vec![]),
+            leader: -1,
+            eligible_leader_replicas: Some(vec![1]),
+            last_known_elr: Some(vec![1]),
+            ..PartitionChangeRecord::default()
+        };
+        world.apply(crate::decide::Decision::of(vec![left.into()], ()));
+        world.register(1, Uuid::from_u128(70));
+        world.heartbeat(1, false);
+        let partition = world.image.topics().partition(id, PartitionIndex(0)).unwrap();
+        assert_eq!((partition.leader, partition.isr.as_slice()), (BrokerId(1), [BrokerId(1)].as_slice()));
+        assert!(partition.elr.is_empty() && partition.last_known_elr.is_empty());
     }
 
     #[test]

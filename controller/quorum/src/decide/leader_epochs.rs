@@ -6,7 +6,9 @@
 use tarn_image::MetadataImage;
 use tarn_record::{Epoch, PartitionIndex};
 use tarn_wire::messages::bump_leader_epochs_request::BumpLeaderEpochsPartition;
-use tarn_wire::messages::bump_leader_epochs_response::{BumpLeaderEpochsPartitionResult, BumpLeaderEpochsTopicResult};
+use tarn_wire::messages::bump_leader_epochs_response::{
+    BumpLeaderEpochsPartitionResult, BumpLeaderEpochsTopicResult,
+};
 use tarn_wire::messages::{BumpLeaderEpochsRequest, BumpLeaderEpochsResponse};
 use tarn_wire::{ErrorCode, MetadataRecord};
 
@@ -24,10 +26,16 @@ pub fn bump(image: &MetadataImage, request: &BumpLeaderEpochsRequest) -> Decisio
                 let bumped = bump_one(image, &topic.topic_name, asked);
                 let (error_code, error_message) = wire_result(&bumped);
                 records.extend(bumped.ok().flatten());
-                BumpLeaderEpochsPartitionResult { partition_index: asked.partition_index, error_code, error_message }
+                BumpLeaderEpochsPartitionResult {
+                    partition_index: asked.partition_index,
+                    error_code,
+                    error_message,
+                }
             })
             .collect();
-        response.topics.push(BumpLeaderEpochsTopicResult { topic_name: topic.topic_name.clone(), partitions });
+        response
+            .topics
+            .push(BumpLeaderEpochsTopicResult { topic_name: topic.topic_name.clone(), partitions });
     }
     Decision::of(records, response)
 }
@@ -38,7 +46,12 @@ fn bump_one(
     asked: &BumpLeaderEpochsPartition,
 ) -> Result<Option<MetadataRecord>, ApiError> {
     let index = PartitionIndex(asked.partition_index);
-    let unknown = || ApiError::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("There is no partition {topic}-{index}."));
+    let unknown = || {
+        ApiError::new(
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            format!("There is no partition {topic}-{index}."),
+        )
+    };
     let known = image.topics().by_name(topic).ok_or_else(unknown)?;
     let partition = known.partitions.get(&index).ok_or_else(unknown)?;
     if partition.leader_epoch.0 > asked.min_leader_epoch {
@@ -62,7 +75,8 @@ mod tests {
     fn an_epoch_is_raised_above_what_is_asked_and_only_once() {
         let mut world = World::with_topics(&["t"]);
         assert_eq!(codes(&world.apply(bump(&world.image, &request("t", 0, 16)))), [0]);
-        let partition = |world: &World| world.image.topics().by_name("t").unwrap().partitions[&PartitionIndex(0)].clone();
+        let partition =
+            |world: &World| world.image.topics().by_name("t").unwrap().partitions[&PartitionIndex(0)].clone();
         assert_eq!((partition(&world).leader_epoch, partition(&world).leader), (Epoch(17), BrokerId(1)));
         assert_eq!(partition(&world).partition_epoch, 1);
         assert!(bump(&world.image, &request("t", 0, 16)).batches.is_empty());
@@ -74,15 +88,24 @@ mod tests {
         let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0;
         assert_eq!(codes(&bump(&world.image, &request("t", 5, 1)).response), [unknown]);
         assert_eq!(codes(&bump(&world.image, &request("u", 0, 1)).response), [unknown]);
-        assert_eq!(codes(&bump(&world.image, &request("t", 0, i32::MAX)).response), [ErrorCode::INVALID_REQUEST.0]);
+        assert_eq!(
+            codes(&bump(&world.image, &request("t", 0, i32::MAX)).response),
+            [ErrorCode::INVALID_REQUEST.0]
+        );
     }
 
     fn request(topic: &str, partition_index: i32, min_leader_epoch: i32) -> BumpLeaderEpochsRequest {
         let partitions = vec![BumpLeaderEpochsPartition { partition_index, min_leader_epoch }];
-        BumpLeaderEpochsRequest { topics: vec![BumpLeaderEpochsTopic { topic_name: topic.into(), partitions }] }
+        BumpLeaderEpochsRequest {
+            topics: vec![BumpLeaderEpochsTopic { topic_name: topic.into(), partitions }],
+        }
     }
 
     fn codes(response: &BumpLeaderEpochsResponse) -> Vec<i16> {
-        response.topics.iter().flat_map(|topic| topic.partitions.iter().map(|partition| partition.error_code)).collect()
+        response
+            .topics
+            .iter()
+            .flat_map(|topic| topic.partitions.iter().map(|partition| partition.error_code))
+            .collect()
     }
 }

@@ -53,10 +53,13 @@ fn try_start(
     check_version(image, request)?;
     let mut records = filters.records;
     let mut response = StartMirrorTopicsResponse::default();
-    let mut named = BTreeSet::new();
+    let (mut named, mut identified) = (BTreeSet::new(), BTreeSet::new());
     for topic in &request.topics {
+        let id = TopicId(topic.topic_id);
         let started = if !named.insert(&*topic.topic_name) {
             Err(ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic name."))
+        } else if !id.is_zero() && !identified.insert(id) {
+            Err(ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic id."))
         } else if filters.exclude.matches(&topic.topic_name) {
             let why = format!("Topic '{}' is excluded by {EXCLUDE} of the mirror.", topic.topic_name);
             Err(ApiError::new(ErrorCode::INVALID_REQUEST, why))
@@ -117,19 +120,22 @@ impl Filters {
         let (included, excluded) = (current(INCLUDE), current(EXCLUDE));
         let include = merge(&included, &request.include_patterns, &request.exclude_patterns);
         let exclude = merge(&excluded, &request.exclude_patterns, &request.include_patterns);
-        let invalid = |error: tarn_image::config::mirror::InvalidMirror| ApiError::new(ErrorCode::INVALID_REQUEST, error.0);
+        let invalid = |error: tarn_image::config::mirror::InvalidMirror| {
+            ApiError::new(ErrorCode::INVALID_REQUEST, error.0)
+        };
         Patterns::parse(elements(&include)).map_err(invalid)?;
         let patterns = Patterns::parse(elements(&exclude)).map_err(invalid)?;
         let changed = [(INCLUDE, &included, include), (EXCLUDE, &excluded, exclude)];
-        let records = changed.into_iter().filter(|(_, before, after)| *before != after).map(|(key, _, after)| {
-            ConfigRecord {
-                resource_type: ResourceType::CLUSTER_MIRROR.0,
-                resource_name: name.into(),
-                name: key.into(),
-                value: Some(after.as_str().into()),
-            }
-            .into()
-        });
+        let records =
+            changed.into_iter().filter(|(_, before, after)| *before != after).map(|(key, _, after)| {
+                ConfigRecord {
+                    resource_type: ResourceType::CLUSTER_MIRROR.0,
+                    resource_name: name.into(),
+                    name: key.into(),
+                    value: Some(after.as_str().into()),
+                }
+                .into()
+            });
         Ok(Filters { exclude: patterns, records: records.collect() })
     }
 }
@@ -180,7 +186,9 @@ fn start_one(
 
 /// True where the topic is being mirrored by this mirror already.
 fn is_started(image: &MetadataImage, mirror: &str, topic: &str) -> Result<bool, ApiError> {
-    let Some(binding) = image.bindings().of(topic).filter(|binding| binding.is_active()) else { return Ok(false) };
+    let Some(binding) = image.bindings().of(topic).filter(|binding| binding.is_active()) else {
+        return Ok(false);
+    };
     if &*binding.mirror != mirror {
         let why = format!("Topic '{topic}' belongs to cluster mirror '{}'.", binding.mirror);
         return Err(ApiError::new(ErrorCode::TOPIC_ALREADY_IN_CLUSTER_MIRROR, why));
@@ -192,7 +200,11 @@ fn is_started(image: &MetadataImage, mirror: &str, topic: &str) -> Result<bool, 
     Err(ApiError::new(ErrorCode::MIRROR_TOPIC_NOT_STOPPED, why))
 }
 
-fn check_id(image: &MetadataImage, asked: &StartMirrorTopic, existing: Option<&TopicImage>) -> Result<(), ApiError> {
+fn check_id(
+    image: &MetadataImage,
+    asked: &StartMirrorTopic,
+    existing: Option<&TopicImage>,
+) -> Result<(), ApiError> {
     let id = TopicId(asked.topic_id);
     if id.is_zero() {
         return Ok(());
@@ -211,7 +223,11 @@ fn check_id(image: &MetadataImage, asked: &StartMirrorTopic, existing: Option<&T
 }
 
 /// The partitions that an existing topic lacks.
-fn grown(image: &MetadataImage, topic: &TopicImage, asked: &StartMirrorTopic) -> Result<Vec<MetadataRecord>, ApiError> {
+fn grown(
+    image: &MetadataImage,
+    topic: &TopicImage,
+    asked: &StartMirrorTopic,
+) -> Result<Vec<MetadataRecord>, ApiError> {
     let current = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
     if current > asked.num_partitions {
         let why = format!(
@@ -222,11 +238,13 @@ fn grown(image: &MetadataImage, topic: &TopicImage, asked: &StartMirrorTopic) ->
     }
     let factor = topic.partitions.values().next().map_or(1, |first| first.replicas.len());
     let start = circle_start(topic.id).wrapping_add(topic.partitions.len());
-    let replicas = placement::place(image, asked.num_partitions - current, i16::try_from(factor).unwrap_or(1), start)?;
+    let replicas =
+        placement::place(image, asked.num_partitions - current, i16::try_from(factor).unwrap_or(1), start)?;
     (current..)
         .zip(&replicas)
         .map(|(index, replicas)| {
-            placement::new_partition(image, topic.id, PartitionIndex(index), replicas).ok_or_else(no_active_broker)
+            placement::new_partition(image, topic.id, PartitionIndex(index), replicas)
+                .ok_or_else(no_active_broker)
         })
         .collect()
 }
@@ -294,15 +312,25 @@ mod tests {
     fn a_topic_of_the_source_is_created_with_its_id_count_and_configs_and_bound() {
         let mut world = world();
         let mut topic = topic("orders", 7, 3);
-        topic.configs = vec![config("retention.ms", "5"), config("nosuch", "1"), config("remote.storage.enable", "true")];
+        topic.configs =
+            vec![config("retention.ms", "5"), config("nosuch", "1"), config("remote.storage.enable", "true")];
         let version = world.next_offset.0;
         let result = &world.start("m", vec![topic]).topics[0];
-        assert_eq!((result.error_code, result.error_message.as_deref()), (0, Some("Left out, not known here: nosuch=1")));
+        assert_eq!(
+            (result.error_code, result.error_message.as_deref()),
+            (0, Some("Left out, not known here: nosuch=1"))
+        );
         let created = world.image.topics().by_name("orders").unwrap();
         assert_eq!((created.id, created.partitions.len()), (TopicId(Uuid::from_u128(7)), 3));
-        assert_eq!(world.image.configs().topic("orders").get("retention.ms").map(|value| &**value), Some("5"));
+        assert_eq!(
+            world.image.configs().topic("orders").get("retention.ms").map(|value| &**value),
+            Some("5")
+        );
         let binding = world.image.bindings().of("orders").unwrap();
-        assert_eq!((&*binding.mirror, binding.desired, binding.version), ("m", DesiredState::Mirroring, version));
+        assert_eq!(
+            (&*binding.mirror, binding.desired, binding.version),
+            ("m", DesiredState::Mirroring, version)
+        );
         assert_eq!(binding.truncation, Truncation::Refused);
     }
 
@@ -339,7 +367,9 @@ mod tests {
         world.create_with("local", 2, 1);
         world.start("m", vec![topic("mine", 7, 1)]);
         world.bind("local", "m", "stopped:1");
-        let code = |world: &mut World, mirror, topic| ErrorCode(world.start(mirror, vec![topic]).topics[0].error_code);
+        let code = |world: &mut World, mirror, topic| {
+            ErrorCode(world.start(mirror, vec![topic]).topics[0].error_code)
+        };
         assert_eq!(code(&mut world, "m", topic("local", 9, 2)), ErrorCode::INCONSISTENT_TOPIC_ID);
         assert_eq!(code(&mut world, "m", topic("local", 0, 1)), ErrorCode::INVALID_PARTITIONS);
         assert_eq!(code(&mut world, "m", topic("other", 7, 1)), ErrorCode::TOPIC_ALREADY_EXISTS);
@@ -350,6 +380,15 @@ mod tests {
         assert_eq!(code(&mut world, "m", topic("mine", 7, 1)), ErrorCode::MIRROR_TOPIC_NOT_STOPPED);
         let unknown = world.start("nosuch", vec![topic("t", 8, 1)]);
         assert_eq!(ErrorCode(unknown.error_code), ErrorCode::UNKNOWN_CLUSTER_MIRROR);
+    }
+
+    #[test]
+    fn a_name_or_id_counts_once_in_a_request() {
+        let mut world = world();
+        let topics =
+            vec![topic("a", 7, 1), topic("a", 8, 1), topic("b", 7, 1), topic("c", 0, 1), topic("d", 0, 1)];
+        let codes: Vec<_> = world.start("m", topics).topics.iter().map(|topic| topic.error_code).collect();
+        assert_eq!(codes, [0, ErrorCode::INVALID_REQUEST.0, ErrorCode::INVALID_REQUEST.0, 0, 0]);
     }
 
     #[test]

@@ -10,14 +10,20 @@ use tarn_image::configs::ConfigMap;
 use tarn_image::features::MIRROR_VERSION;
 use tarn_image::mirrors::{SOURCE_CLUSTER_ID, STATE_TOPIC};
 use tarn_image::{MetadataImage, ResourceType};
-use tarn_wire::messages::{ConfigRecord, CreateClusterMirrorRequest, CreateClusterMirrorResponse, FeatureLevelRecord};
+use tarn_wire::messages::{
+    ConfigRecord, CreateClusterMirrorRequest, CreateClusterMirrorResponse, FeatureLevelRecord,
+};
 use tarn_wire::{ErrorCode, MetadataRecord};
 
 use super::{ApiError, Context, Decision, brokers, create_topics, placement, wire_result};
 
 /// How `__mirror_state` is kept: the newest word about each partition, for ever, on the disk before it counts.
-const STATE_TOPIC_CONFIGS: [(&str, &str); 4] =
-    [("cleanup.policy", "compact"), ("compression.type", "producer"), ("retention.ms", "-1"), ("tarn.flush", "group")];
+const STATE_TOPIC_CONFIGS: [(&str, &str); 4] = [
+    ("cleanup.policy", "compact"),
+    ("compression.type", "producer"),
+    ("retention.ms", "-1"),
+    ("tarn.flush", "group"),
+];
 
 /// Decides a request. The broker that forwards it has asked the source for its cluster id.
 pub fn create_mirror(
@@ -27,7 +33,8 @@ pub fn create_mirror(
 ) -> Decision<CreateClusterMirrorResponse> {
     let batches = batches(image, request, context);
     let (error_code, error_message) = wire_result(&batches);
-    let response = CreateClusterMirrorResponse { error_code, error_message, ..CreateClusterMirrorResponse::default() };
+    let response =
+        CreateClusterMirrorResponse { error_code, error_message, ..CreateClusterMirrorResponse::default() };
     Decision { batches: batches.unwrap_or_default(), response }.validated(request.validate_only)
 }
 
@@ -74,9 +81,15 @@ fn check(
         .and_then(|configs| mirror::validate(&configs).map(|()| configs))
         .map_err(|error| ApiError::new(ErrorCode::INVALID_CONFIG, error.0))?;
     match configs.get(SOURCE_CLUSTER_ID).map(|id| &**id) {
-        None => return Err(invalid(format!("{SOURCE_CLUSTER_ID} is required: it pins the cluster that is mirrored"))),
+        None => {
+            return Err(invalid(format!(
+                "{SOURCE_CLUSTER_ID} is required: it pins the cluster that is mirrored"
+            )));
+        }
         Some(id) if id == context.cluster_id => {
-            return Err(invalid(format!("Cluster mirror '{name}' would mirror this cluster ({id}) to itself")));
+            return Err(invalid(format!(
+                "Cluster mirror '{name}' would mirror this cluster ({id}) to itself"
+            )));
         }
         Some(_) => {}
     }
@@ -92,7 +105,8 @@ fn state_topic(image: &MetadataImage, context: &mut Context<'_>) -> Result<Vec<M
     if image.topics().id_of(STATE_TOPIC).is_some() {
         return Ok(Vec::new());
     }
-    let configs: ConfigMap = STATE_TOPIC_CONFIGS.iter().map(|(key, value)| (Arc::from(*key), Arc::from(*value))).collect();
+    let configs: ConfigMap =
+        STATE_TOPIC_CONFIGS.iter().map(|(key, value)| (Arc::from(*key), Arc::from(*value))).collect();
     let registered = i16::try_from(image.registrations().broker_count()).unwrap_or(i16::MAX);
     let factor = context.config.mirror.state_topic_replication_factor.min(registered.max(1));
     let id = create_topics::fresh_id(image, context);
@@ -118,7 +132,10 @@ mod tests {
         let topic = world.image.topics().by_name(STATE_TOPIC).unwrap();
         assert_eq!(topic.partitions.len(), 50);
         assert!(topic.partitions.values().all(|partition| partition.replicas.len() == 1));
-        assert_eq!(world.image.configs().topic(STATE_TOPIC).get("cleanup.policy").map(|value| &**value), Some("compact"));
+        assert_eq!(
+            world.image.configs().topic(STATE_TOPIC).get("cleanup.policy").map(|value| &**value),
+            Some("compact")
+        );
         assert_eq!(world.image.features().level(MIRROR_VERSION), 1);
         let mirror = world.image.mirror("m").unwrap();
         assert_eq!((mirror.bootstrap_servers(), mirror.source_cluster_id()), ("a:1", Some("S")));
@@ -133,14 +150,21 @@ mod tests {
         let mut world = World::with_brokers(1);
         world.create_mirror("taken", &GOOD).unwrap();
         let before = world.image.clone();
-        let mut refused = |name: &str, configs: &[(&str, &str)]| world.create_mirror(name, configs).unwrap_err();
+        let mut refused =
+            |name: &str, configs: &[(&str, &str)]| world.create_mirror(name, configs).unwrap_err();
         assert_eq!(refused("taken", &GOOD).code, ErrorCode::CLUSTER_MIRROR_ALREADY_EXISTS);
         assert_eq!(refused("a b", &GOOD).code, ErrorCode::INVALID_REQUEST);
-        assert_eq!(refused("m", &[("source.cluster.id", "S")]).message.as_deref(), Some("bootstrap.servers is required"));
+        assert_eq!(
+            refused("m", &[("source.cluster.id", "S")]).message.as_deref(),
+            Some("bootstrap.servers is required")
+        );
         assert!(refused("m", &GOOD[..1]).message.unwrap().starts_with("source.cluster.id is required"));
         assert_eq!(refused("m", &[GOOD[0], ("source.cluster.id", CLUSTER)]).code, ErrorCode::INVALID_REQUEST);
         assert_eq!(refused("m", &[GOOD[0], GOOD[1], ("nosuch", "1")]).code, ErrorCode::INVALID_CONFIG);
-        assert_eq!(refused("m", &[GOOD[0], GOOD[1], ("security.protocol", "SASL_SSL")]).code, ErrorCode::INVALID_CONFIG);
+        assert_eq!(
+            refused("m", &[GOOD[0], GOOD[1], ("security.protocol", "SASL_SSL")]).code,
+            ErrorCode::INVALID_CONFIG
+        );
         assert_eq!(world.image, before);
     }
 

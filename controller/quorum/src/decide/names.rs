@@ -13,17 +13,20 @@ const LENGTH_MAX: usize = 249;
 /// # Errors
 /// INVALID_TOPIC_EXCEPTION with Kafka's words for the rule it breaks.
 pub fn check(name: &str) -> Result<(), ApiError> {
-    let refuse =
-        |why: String| Err(ApiError::new(ErrorCode::INVALID_TOPIC_EXCEPTION, format!("Topic name is invalid: {why}")));
+    let refuse = |why: String| {
+        Err(ApiError::new(ErrorCode::INVALID_TOPIC_EXCEPTION, format!("Topic name is invalid: {why}")))
+    };
     match name {
         "" => refuse("the empty string is not allowed".to_owned()),
         "." | ".." => refuse(format!("'{name}' is not allowed")),
         _ if name.len() > LENGTH_MAX => {
             refuse(format!("the length of '{name}' is longer than the max allowed length {LENGTH_MAX}"))
         }
-        _ if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) => refuse(format!(
-            "'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-        )),
+        _ if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) => {
+            refuse(format!(
+                "'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+            ))
+        }
         _ => Ok(()),
     }
 }

@@ -45,7 +45,11 @@ pub fn create_partitions(
             _ => grow(image, topic, grower),
         };
         let (error_code, error_message) = wire_result(&grown);
-        response.results.push(CreatePartitionsTopicResult { name: topic.name.clone(), error_code, error_message });
+        response.results.push(CreatePartitionsTopicResult {
+            name: topic.name.clone(),
+            error_code,
+            error_message,
+        });
         records.extend(grown.unwrap_or_default());
     }
     Decision::of(records, response).validated(request.validate_only)
@@ -58,11 +62,18 @@ fn too_many(image: &MetadataImage, request: &CreatePartitionsRequest) -> Option<
     };
     let total = request.topics.iter().filter_map(additional).fold(0i64, i64::saturating_add);
     (total > PARTITIONS_PER_REQUEST_MAX).then(|| {
-        ApiError::new(ErrorCode::POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
+        ApiError::new(
+            ErrorCode::POLICY_VIOLATION,
+            "Excessively large number of additional partitions per request.",
+        )
     })
 }
 
-fn grow(image: &MetadataImage, asked: &CreatePartitionsTopic, grower: Grower) -> Result<Vec<MetadataRecord>, ApiError> {
+fn grow(
+    image: &MetadataImage,
+    asked: &CreatePartitionsTopic,
+    grower: Grower,
+) -> Result<Vec<MetadataRecord>, ApiError> {
     let unknown = ApiError::bare(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     let topic = image.topics().by_name(&asked.name).ok_or(unknown)?;
     if grower == Grower::Client {
@@ -128,7 +139,10 @@ mod tests {
             result.error_message.unwrap().to_string()
         };
         assert_eq!(refused(1, None), "Topic already has 1 partition(s).");
-        assert_eq!(refused(0, None), "The topic ok currently has 1 partition(s); 0 would not be an increase.");
+        assert_eq!(
+            refused(0, None),
+            "The topic ok currently has 1 partition(s); 0 would not be an increase."
+        );
         assert_eq!(
             refused(3, Some(&[&[1]])),
             "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."
@@ -145,7 +159,8 @@ mod tests {
     fn a_topic_grows_behind_its_last_partition() {
         let mut world = World::with_topics(&["ok"]);
         assert_eq!(world.grow(topic("ok", 3, None), Grower::Client).error_code, 0);
-        let indexes: Vec<_> = world.image.topics().by_name("ok").unwrap().partitions.keys().map(|index| index.0).collect();
+        let indexes: Vec<_> =
+            world.image.topics().by_name("ok").unwrap().partitions.keys().map(|index| index.0).collect();
         assert_eq!(indexes, [0, 1, 2]);
     }
 

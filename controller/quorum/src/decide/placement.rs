@@ -14,7 +14,12 @@ use super::ApiError;
 ///
 /// # Errors
 /// INVALID_REPLICATION_FACTOR with Kafka's words.
-pub fn place(image: &MetadataImage, count: i32, factor: i16, start: usize) -> Result<Vec<Vec<BrokerId>>, ApiError> {
+pub fn place(
+    image: &MetadataImage,
+    count: i32,
+    factor: i16,
+    start: usize,
+) -> Result<Vec<Vec<BrokerId>>, ApiError> {
     let unable = |why: String| {
         Err(ApiError::new(
             ErrorCode::INVALID_REPLICATION_FACTOR,
@@ -29,7 +34,8 @@ pub fn place(image: &MetadataImage, count: i32, factor: i16, start: usize) -> Re
              registered or some brokers have all their log directories cordoned."
         ));
     }
-    let (active, idle): (Vec<_>, Vec<_>) = image.registrations().brokers().partition(|broker| broker.is_active());
+    let (active, idle): (Vec<_>, Vec<_>) =
+        image.registrations().brokers().partition(|broker| broker.is_active());
     if active.is_empty() {
         return unable("All brokers are currently fenced.".to_owned());
     }
@@ -47,7 +53,11 @@ pub fn place(image: &MetadataImage, count: i32, factor: i16, start: usize) -> Re
 ///
 /// # Errors
 /// INVALID_REPLICA_ASSIGNMENT with Kafka's words.
-pub fn check_manual(image: &MetadataImage, replicas: &[i32], factor: Option<usize>) -> Result<Vec<BrokerId>, ApiError> {
+pub fn check_manual(
+    image: &MetadataImage,
+    replicas: &[i32],
+    factor: Option<usize>,
+) -> Result<Vec<BrokerId>, ApiError> {
     let refuse = |why: String| Err(ApiError::new(ErrorCode::INVALID_REPLICA_ASSIGNMENT, why));
     if replicas.is_empty() {
         return refuse("The manual partition assignment includes an empty replica list.".to_owned());
@@ -61,7 +71,9 @@ pub fn check_manual(image: &MetadataImage, replicas: &[i32], factor: Option<usiz
             ));
         }
         if at > 0 && sorted[at - 1] == *id {
-            return refuse(format!("The manual partition assignment includes the broker {id} more than once."));
+            return refuse(format!(
+                "The manual partition assignment includes the broker {id} more than once."
+            ));
         }
     }
     match factor {
@@ -84,7 +96,8 @@ pub fn new_partition(
     let registrations = image.registrations();
     let isr: Vec<BrokerId> = replicas.iter().copied().filter(|id| registrations.is_active(*id)).collect();
     let leader = *isr.first()?;
-    let directories = replicas.iter().filter_map(|id| registrations.broker(*id)).map(|broker| broker.default_directory());
+    let directories =
+        replicas.iter().filter_map(|id| registrations.broker(*id)).map(|broker| broker.default_directory());
     let record = PartitionRecord {
         partition_id: index.0,
         topic_id: topic.0,

@@ -8,8 +8,8 @@ use tarn_record::BrokerId;
 use tarn_wire::ErrorCode;
 use tarn_wire::messages::{AllocateProducerIdsRequest, AllocateProducerIdsResponse, ProducerIdsRecord};
 
-use super::brokers::check_epoch;
 use super::Decision;
+use super::brokers::check_epoch;
 
 /// The ids in one block, as in Kafka.
 pub const BLOCK: i64 = 1000;
@@ -20,7 +20,10 @@ pub fn allocate(
     request: &AllocateProducerIdsRequest,
 ) -> Decision<AllocateProducerIdsResponse> {
     let refuse = |code: ErrorCode| {
-        Decision::unchanged(AllocateProducerIdsResponse { error_code: code.0, ..AllocateProducerIdsResponse::default() })
+        Decision::unchanged(AllocateProducerIdsResponse {
+            error_code: code.0,
+            ..AllocateProducerIdsResponse::default()
+        })
     };
     if let Err(error) = check_epoch(image, BrokerId(request.broker_id), request.broker_epoch) {
         return refuse(error.code);
@@ -63,6 +66,9 @@ mod tests {
         let request = AllocateProducerIdsRequest { broker_id: 1, broker_epoch: world.epoch_of(1) - 1 };
         assert_eq!(allocate(&world.image, &request).response.error_code, ErrorCode::STALE_BROKER_EPOCH.0);
         let request = AllocateProducerIdsRequest { broker_id: 9, broker_epoch: 0 };
-        assert_eq!(allocate(&world.image, &request).response.error_code, ErrorCode::BROKER_ID_NOT_REGISTERED.0);
+        assert_eq!(
+            allocate(&world.image, &request).response.error_code,
+            ErrorCode::BROKER_ID_NOT_REGISTERED.0
+        );
     }
 }

@@ -36,7 +36,8 @@ impl World {
             controller.quorum.bootstrap.servers=127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n\
             listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093\n";
         let (config, _) = ServerConfig::parse(text).expect("the test's file is good");
-        let mut world = World { image: MetadataImage::default(), next_offset: Offset(100), config, drawn: 1000 };
+        let mut world =
+            World { image: MetadataImage::default(), next_offset: Offset(100), config, drawn: 1000 };
         for id in 1..=count {
             world.register(id, Uuid::from_u128(id.unsigned_abs().into()));
             world.heartbeat(id, false);
@@ -55,13 +56,18 @@ impl World {
 
     pub(crate) fn apply<R>(&mut self, decision: Decision<R>) -> R {
         for record in decision.batches.iter().flatten() {
-            self.image.apply(record, &mut MetadataDelta::default()).expect("a decision's records fit the image");
+            self.image
+                .apply(record, &mut MetadataDelta::default())
+                .expect("a decision's records fit the image");
             self.next_offset = self.next_offset.plus(1);
         }
         decision.response
     }
 
-    fn decide<R>(&mut self, decide: impl FnOnce(&MetadataImage, &mut Context<'_>) -> Decision<R>) -> Decision<R> {
+    fn decide<R>(
+        &mut self,
+        decide: impl FnOnce(&MetadataImage, &mut Context<'_>) -> Decision<R>,
+    ) -> Decision<R> {
         let drawn = &mut self.drawn;
         let mut new_id = || {
             *drawn += 1;
@@ -87,7 +93,12 @@ impl World {
     }
 
     pub(crate) fn create_with(&mut self, name: &str, num_partitions: i32, replication_factor: i16) {
-        let topic = CreatableTopic { name: name.into(), num_partitions, replication_factor, ..CreatableTopic::default() };
+        let topic = CreatableTopic {
+            name: name.into(),
+            num_partitions,
+            replication_factor,
+            ..CreatableTopic::default()
+        };
         assert_eq!(self.create(topic).error_code, 0);
     }
 
@@ -96,13 +107,22 @@ impl World {
         self.apply(decision)
     }
 
-    pub(crate) fn grow(&mut self, topic: CreatePartitionsTopic, grower: Grower) -> CreatePartitionsTopicResult {
+    pub(crate) fn grow(
+        &mut self,
+        topic: CreatePartitionsTopic,
+        grower: Grower,
+    ) -> CreatePartitionsTopicResult {
         let request = CreatePartitionsRequest { topics: vec![topic], ..CreatePartitionsRequest::default() };
         let decision = partitions::create_partitions(&self.image, &request, grower);
         self.apply(decision).results.remove(0)
     }
 
-    pub(crate) fn alter(&mut self, kind: i8, name: &str, configs: &[(&str, i8, Option<&str>)]) -> Result<(), ApiError> {
+    pub(crate) fn alter(
+        &mut self,
+        kind: i8,
+        name: &str,
+        configs: &[(&str, i8, Option<&str>)],
+    ) -> Result<(), ApiError> {
         let configs = configs
             .iter()
             .map(|(name, operation, value)| AlterableConfig {
@@ -138,7 +158,12 @@ impl World {
             broker_id: id,
             cluster_id: CLUSTER.into(),
             incarnation_id,
-            listeners: vec![Listener { name: "PLAINTEXT".into(), host: "h".into(), port: 9092, security_protocol: 0 }],
+            listeners: vec![Listener {
+                name: "PLAINTEXT".into(),
+                host: "h".into(),
+                port: 9092,
+                security_protocol: 0,
+            }],
             features: SUPPORTED
                 .iter()
                 .map(|feature| Feature {
@@ -153,7 +178,10 @@ impl World {
         }
     }
 
-    pub(crate) fn decide_registration(&mut self, request: &BrokerRegistrationRequest) -> BrokerRegistrationResponse {
+    pub(crate) fn decide_registration(
+        &mut self,
+        request: &BrokerRegistrationRequest,
+    ) -> BrokerRegistrationResponse {
         let decision = self.decide(|image, context| brokers::register(image, request, context));
         self.apply(decision)
     }
@@ -179,7 +207,11 @@ impl World {
         self.image.registrations().broker(BrokerId(id)).expect("it is registered").epoch
     }
 
-    fn mirror_decision(&mut self, name: &str, configs: &[(&str, &str)]) -> Decision<CreateClusterMirrorResponse> {
+    fn mirror_decision(
+        &mut self,
+        name: &str,
+        configs: &[(&str, &str)],
+    ) -> Decision<CreateClusterMirrorResponse> {
         let configs = configs
             .iter()
             .map(|(name, value)| MirrorConfig { name: (*name).into(), value: Some((*value).into()) })
@@ -188,7 +220,11 @@ impl World {
         self.decide(|image, context| mirrors::create_mirror(image, &request, context))
     }
 
-    pub(crate) fn mirror_batches(&mut self, name: &str, configs: &[(&str, &str)]) -> Vec<Vec<MetadataRecord>> {
+    pub(crate) fn mirror_batches(
+        &mut self,
+        name: &str,
+        configs: &[(&str, &str)],
+    ) -> Vec<Vec<MetadataRecord>> {
         self.mirror_decision(name, configs).batches
     }
 
@@ -199,8 +235,11 @@ impl World {
     }
 
     pub(crate) fn start(&mut self, mirror: &str, topics: Vec<StartMirrorTopic>) -> StartMirrorTopicsResponse {
-        let request =
-            StartMirrorTopicsRequest { mirror_name: mirror.into(), topics, ..StartMirrorTopicsRequest::default() };
+        let request = StartMirrorTopicsRequest {
+            mirror_name: mirror.into(),
+            topics,
+            ..StartMirrorTopicsRequest::default()
+        };
         self.start_with(&request)
     }
 

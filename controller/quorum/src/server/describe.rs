@@ -10,7 +10,11 @@ use crate::metadata_log;
 
 impl Controller {
     /// The answer for the one partition there is. The only voter leads, so its times are now.
-    pub(super) fn describe_quorum(&self, request: &DescribeQuorumRequest, now: Timestamp) -> DescribeQuorumResponse {
+    pub(super) fn describe_quorum(
+        &self,
+        request: &DescribeQuorumRequest,
+        now: Timestamp,
+    ) -> DescribeQuorumResponse {
         let asks_for_it = |topic: &tarn_wire::messages::describe_quorum_request::TopicData| {
             &*topic.topic_name == metadata_log::TOPIC
                 && topic.partitions.iter().all(|partition| partition.partition_index == 0)

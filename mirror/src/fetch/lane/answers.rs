@@ -73,12 +73,11 @@ impl<C: LocalCluster> Lane<C> {
                         first_answers.push((partition, serial));
                     }
                     let now_ms = self.now_ms();
-                    self.spec
-                        .progress
-                        .partitions()
-                        .entry(partition)
-                        .or_default()
-                        .answered(now_ms, high_watermark, asked);
+                    self.spec.progress.partitions().entry(partition).or_default().answered(
+                        now_ms,
+                        high_watermark,
+                        asked,
+                    );
                     let next = whole.next;
                     if !whole.batches.is_empty() {
                         self.plan.advance(partition, serial, next, whole.last_epoch);

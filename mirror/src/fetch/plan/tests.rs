@@ -39,10 +39,8 @@ impl ModelSource {
                 self.interest.remove(&(topic.topic_id, *partition));
             }
         }
-        let mut response = FetchResponse {
-            session_id: self.session.map_or(0, |(id, _)| id),
-            ..FetchResponse::default()
-        };
+        let mut response =
+            FetchResponse { session_id: self.session.map_or(0, |(id, _)| id), ..FetchResponse::default() };
         for (&(topic_id, partition), (offset, told)) in &mut self.interest {
             let end = self.ends.get(&(topic_id, partition)).copied().unwrap_or(0);
             if *offset >= end && *told == Some(end) {
@@ -164,10 +162,8 @@ fn a_topic_without_an_id_is_asked_for_by_name() {
     let nameless = Arc::new(TopicAtSource { name: "old".into(), id: TopicId::ZERO });
     plan.add(Assignment { topic: nameless, ..assignment(0, 1, 0) });
     assert_eq!(plan.request(SIZES).1, Naming::Names);
-    let mut response = FetchResponse {
-        responses: vec![answered(Uuid::nil(), 0, 3, vec![0])],
-        ..FetchResponse::default()
-    };
+    let mut response =
+        FetchResponse { responses: vec![answered(Uuid::nil(), 0, 3, vec![0])], ..FetchResponse::default() };
     response.responses[0].topic = "old".into();
     assert_eq!(news(plan.receive(response)).len(), 1);
 }

@@ -37,6 +37,8 @@ pub struct Socket {
 #[derive(Debug)]
 pub struct ReadHalf {
     fd: Arc<OwnedFd>,
+    /// The last attempt to receive has found the end of what was there.
+    drained: bool,
 }
 
 /// The sending half. The connection is closed when both halves are dropped.
@@ -50,7 +52,8 @@ impl Socket {
     /// Takes a connected, non-blocking socket.
     pub(crate) fn from_fd(fd: OwnedFd) -> Socket {
         let fd = Arc::new(fd);
-        Socket { read: ReadHalf { fd: Arc::clone(&fd) }, write: WriteHalf { fd, corked: false } }
+        let read = ReadHalf { fd: Arc::clone(&fd), drained: false };
+        Socket { read, write: WriteHalf { fd, corked: false } }
     }
 
     /// The two halves, for two tasks of one core.

@@ -22,10 +22,11 @@ impl ReadHalf {
             return Ok(0);
         }
         loop {
+            self.wait_if_drained().await?;
             queues::yield_if_needed().await;
-            match attempt(|| recv(&self.fd, &mut *buffer, RecvFlags::empty()))? {
-                Attempt::Done((_, received)) => return Ok(received),
-                Attempt::WouldBlock => readable(self.fd.as_fd()).await?,
+            let outcome = attempt(|| Ok(recv(&self.fd, &mut *buffer, RecvFlags::empty())?.1))?;
+            if let Some(received) = self.note(&outcome, buffer.len()) {
+                return Ok(received);
             }
         }
     }
@@ -39,18 +40,15 @@ impl ReadHalf {
     pub async fn read_into(&mut self, buffer: &mut BytesMut, at_least: usize) -> io::Result<usize> {
         let before = buffer.len();
         while buffer.len() - before < at_least {
+            if self.drained && buffer.is_empty() {
+                *buffer = BytesMut::new();
+            }
+            self.wait_if_drained().await?;
             if buffer.capacity() == buffer.len() {
                 buffer.reserve(growth(buffer.len()));
             }
-            match self.receive(buffer).await? {
-                Received::Bytes => {}
-                Received::End => break,
-                Received::Nothing => {
-                    if buffer.is_empty() {
-                        *buffer = BytesMut::new();
-                    }
-                    readable(self.fd.as_fd()).await?;
-                }
+            if self.receive(buffer, usize::MAX).await? == Some(0) {
+                break;
             }
         }
         Ok(buffer.len() - before)
@@ -66,39 +64,58 @@ impl ReadHalf {
     pub async fn read_exact_into(&mut self, buffer: &mut BytesMut, count: usize) -> io::Result<()> {
         let mut missing = count;
         while missing > 0 {
+            self.wait_if_drained().await?;
             if buffer.capacity() == buffer.len() {
                 let received = count - missing;
                 buffer.reserve(missing.min(limits::RESERVE_AT_ONCE_BYTES_MAX.max(received)));
             }
-            let before = buffer.len();
-            match self.receive_at_most(buffer, missing).await? {
-                Received::Bytes => missing -= buffer.len() - before,
-                Received::End => return Err(cut_short(count, missing)),
-                Received::Nothing => readable(self.fd.as_fd()).await?,
+            match self.receive(buffer, missing).await? {
+                Some(0) => return Err(cut_short(count, missing)),
+                Some(received) => missing -= received,
+                None => {}
             }
         }
         Ok(())
     }
 
-    async fn receive(&self, buffer: &mut BytesMut) -> io::Result<Received> {
-        self.receive_at_most(buffer, usize::MAX).await
-    }
-
-    /// One attempt to receive into the room that `buffer` has.
-    async fn receive_at_most(&self, buffer: &mut BytesMut, most: usize) -> io::Result<Received> {
+    /// One attempt to receive into the room that `buffer` has, of which at most `most` bytes are used.
+    /// `None` where nothing is there.
+    async fn receive(&mut self, buffer: &mut BytesMut, most: usize) -> io::Result<Option<usize>> {
         queues::yield_if_needed().await;
         let room = buffer.spare_capacity_mut();
         let most = room.len().min(most);
         let outcome = attempt(|| Ok(recv(&self.fd, &mut room[..most], RecvFlags::empty())?.1))?;
-        let received = match outcome {
-            Attempt::WouldBlock => return Ok(Received::Nothing),
-            Attempt::Done(0) => return Ok(Received::End),
-            Attempt::Done(received) => received,
-        };
-        assert!(received <= most, "the kernel fills no more than it was given");
-        // SAFETY: the kernel has just written `received` bytes at the start of the room.
-        unsafe { buffer.advance_mut(received) };
-        Ok(Received::Bytes)
+        let received = self.note(&outcome, most);
+        if let Some(received) = received {
+            assert!(received <= most, "the kernel fills no more than it was given");
+            // SAFETY: the kernel has just written `received` bytes at the start of the room.
+            unsafe { buffer.advance_mut(received) };
+        }
+        Ok(received)
+    }
+
+    /// Waits for readiness where the last attempt has found the end of what was there: another one
+    /// would most likely be in vain.
+    async fn wait_if_drained(&mut self) -> io::Result<()> {
+        if self.drained {
+            readable(self.fd.as_fd()).await?;
+            self.drained = false;
+        }
+        Ok(())
+    }
+
+    /// What an attempt with room for `room` bytes received, and whether that was all there was.
+    fn note(&mut self, outcome: &Attempt<usize>, room: usize) -> Option<usize> {
+        match *outcome {
+            Attempt::Done(received) => {
+                self.drained = received < room;
+                Some(received)
+            }
+            Attempt::WouldBlock => {
+                self.drained = true;
+                None
+            }
+        }
     }
 }
 
@@ -126,12 +143,6 @@ impl Socket {
     pub async fn read_exact_into(&mut self, buffer: &mut BytesMut, count: usize) -> io::Result<()> {
         self.read.read_exact_into(buffer, count).await
     }
-}
-
-enum Received {
-    Bytes,
-    Nothing,
-    End,
 }
 
 /// As much again as was received, within bounds.

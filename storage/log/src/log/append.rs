@@ -260,6 +260,7 @@ impl Log {
             self.note_aborted(aborted);
         }
         self.end = header.next_offset();
+        self.dirt.roll_at = None;
         self.dirt.appended_bytes += header.size() as u64;
     }
 

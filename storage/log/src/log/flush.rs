@@ -49,6 +49,8 @@ pub struct Flushed {
     upto: Offset,
     appended_bytes: u64,
     epoch_changes: u32,
+    changes: u32,
+    active: Offset,
 }
 
 impl FlushJob {
@@ -116,12 +118,14 @@ impl Log {
     pub fn flush_job(&mut self) -> Option<FlushJob> {
         let dirt = &self.dirt;
         let epochs_changed = dirt.epoch_changes != dirt.epoch_changes_saved;
-        if self.recovery_point >= self.end && !dirt.names && !dirt.cut && !epochs_changed {
+        let changed = dirt.changes != dirt.changes_saved;
+        if self.segments.is_empty()
+            || self.recovery_point >= self.last_batch_end() && !changed && !epochs_changed
+        {
             return None;
         }
         let blocked = self.prepare_flush().err();
-        let cut = std::mem::take(&mut self.dirt.cut);
-        let first = self.segment_of(if cut { self.recovery_point.plus(-1) } else { self.recovery_point });
+        let first = self.segment_of(self.dirt.dirty_from);
         let to_sync = |(index, segment): (usize, &Segment)| ToSync {
             file: segment.file().clone(),
             snapshot_after: self.segments.get(index + 1).map(Segment::base),
@@ -130,22 +134,26 @@ impl Log {
             home: self.home.clone(),
             segments: self.segments.iter().enumerate().skip(first).map(to_sync).collect(),
             epochs: epochs_changed.then(|| self.epochs.to_checkpoint()),
-            names: std::mem::take(&mut self.dirt.names),
-            created: std::mem::take(&mut self.dirt.created),
+            names: changed,
+            created: self.dirt.created,
             result: Flushed {
                 generation: self.generation,
-                upto: self.end,
+                upto: self.last_batch_end(),
                 appended_bytes: self.dirt.appended_bytes,
                 epoch_changes: self.dirt.epoch_changes,
+                changes: self.dirt.changes,
+                active: self.active().base(),
             },
             blocked,
         })
     }
 
-    /// Writes what the files of closed segments still lack, so that the job can sync it.
+    /// Cuts off what a failed write left, so that the job does not make it durable, and writes what the
+    /// files of closed segments still lack.
     fn prepare_flush(&mut self) -> Result<(), LogError> {
+        self.mend()?;
         self.note_kept_aborts()?;
-        let (first, active) = (self.segment_of(self.recovery_point), self.segments.len() - 1);
+        let (first, active) = (self.segment_of(self.dirt.dirty_from), self.segments.len() - 1);
         self.segments[first.min(active)..active].iter_mut().try_for_each(Segment::finish_indexes)
     }
 
@@ -161,6 +169,9 @@ impl Log {
         self.recovery_point = self.recovery_point.max(flushed.upto);
         self.dirt.flushed_bytes = flushed.appended_bytes;
         self.dirt.epoch_changes_saved = flushed.epoch_changes;
+        self.dirt.changes_saved = flushed.changes;
+        self.dirt.created &= self.dirt.changes != flushed.changes;
+        self.dirt.dirty_from = self.dirt.dirty_from.max(flushed.active);
         for index in first..self.segments.len() {
             if self.segment_end(index) <= flushed.upto {
                 self.segments[index].file().settle();
@@ -186,7 +197,8 @@ impl Log {
             let flushed = job.run()?;
             self.flushed(flushed)?;
         }
-        if has_news {
+        let was_touched = self.dirt.appended_bytes > 0 || self.dirt.changes > 0;
+        if was_touched && !self.segments.is_empty() {
             self.sync_closing()?;
         }
         Ok(())

@@ -6,8 +6,9 @@
 //!
 //! Invariants:
 //! * `start <= end`; every batch that ends at or above `start` and begins below `end` is in a segment;
-//! * segments are in order of their base offsets and there is always at least one; the last is the only
-//!   one that is appended to;
+//! * segments are in order of their base offsets; the last is the only one that is appended to; there is
+//!   at least one, unless a truncation of everything failed and is to be made good by the next append;
+//! * a segment begins where the last batch of the one before it ends;
 //! * no byte position is ever written twice: after a truncation, and after a failed write, the log goes
 //!   on in a new segment;
 //! * what a failed operation wrote is not part of the log, and `end` says what is;
@@ -21,12 +22,13 @@ mod search;
 mod truncate;
 mod truncation_mark;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
 use tarn_record::{Epoch, Offset, PartitionIndex, Timestamp, TopicId};
 
 use crate::config::LogConfig;
+use crate::descriptors::SegmentFile;
 use crate::epochs::{EpochError, EpochHistory};
 use crate::error::LogError;
 use crate::home::Home;
@@ -41,7 +43,8 @@ pub(crate) use append::aborted_entry;
 pub use flush::{FlushJob, Flushed};
 pub use search::{FoundTimestamp, TimestampSearch};
 pub use truncate::Truncated;
-pub(crate) use truncation_mark::{TruncationMark, Until};
+pub(crate) use truncation_mark::TruncationMark;
+use truncation_mark::Until;
 
 /// See the module.
 #[derive(Debug)]
@@ -60,6 +63,8 @@ pub struct Log {
     /// All below is on the disk.
     pub(crate) recovery_point: Offset,
     pub(crate) dirt: Dirt,
+    /// Files below the log start that plans may still name.
+    pub(crate) retired: Vec<Weak<SegmentFile>>,
 }
 
 /// What memory knows and the disk does not, yet.
@@ -67,8 +72,8 @@ pub struct Log {
 pub(crate) struct Dirt {
     /// The active segment may have bytes beyond its good part.
     pub(crate) torn: bool,
-    /// The next append must begin a new segment.
-    pub(crate) roll_next: bool,
+    /// The next append must go into a new segment, whose base is this: the end of the last batch.
+    pub(crate) roll_at: Option<Offset>,
     /// Bytes appended since the log was opened, and how many of them were flushed.
     pub(crate) appended_bytes: u64,
     pub(crate) flushed_bytes: u64,
@@ -77,10 +82,13 @@ pub(crate) struct Dirt {
     pub(crate) epoch_changes_saved: u32,
     /// The directory is new: neither its name nor `partition.metadata` was synced.
     pub(crate) created: bool,
-    /// Names were made, changed or removed in the directory.
-    pub(crate) names: bool,
-    /// A truncation cut a segment that the next flush has to sync.
-    pub(crate) cut: bool,
+    /// Names that were made, changed or removed in the directory, and segments that were cut; and how many
+    /// of these changes are on the disk.
+    pub(crate) changes: u32,
+    pub(crate) changes_saved: u32,
+    /// The base of the first segment of which a file may not be on the disk. The segment that was the last
+    /// one at the newest flush is among them: its indexes are written when it is closed.
+    pub(crate) dirty_from: Offset,
     /// There is a `truncation-checkpoint`, and when it can go.
     pub(crate) truncation: Option<Until>,
     /// Where the newest producer snapshot is.
@@ -151,7 +159,7 @@ impl Log {
         recovery::write_topic_id(&self.home, topic_id)?;
         self.topic_id = topic_id;
         self.dirt.created = true;
-        self.dirt.names = true;
+        self.dirt.changes += 1;
         Ok(())
     }
 
@@ -212,7 +220,8 @@ impl Log {
         self.segments.len()
     }
 
-    /// The offset below which everything is flushed.
+    /// The offset below which everything is flushed. After a truncation into a gap between batches it stays
+    /// at the end of the last batch, below the log end, until something is appended.
     pub fn recovery_point(&self) -> Offset {
         self.recovery_point
     }

@@ -19,27 +19,37 @@ use crate::segment::{RollRules, Segment};
 impl Log {
     /// Makes the active segment one that takes this batch; true if that is a new one.
     pub(super) fn prepare(&mut self, header: &BatchHeader, now: Timestamp) -> Result<bool, LogError> {
+        if self.segments.is_empty() {
+            self.begin_anew(self.end, now)?;
+        }
         self.mend()?;
         self.note_kept_aborts()?;
         let (base, last) = (header.base_offset, header.last_offset());
         let fits = self.active().can_hold(last) && base >= self.active().base();
         if self.active().size() == 0 {
-            self.dirt.roll_next = false;
             if !fits {
                 self.replace_active(base, now)?;
             }
             return Ok(!fits);
         }
-        if self.dirt.roll_next || !fits || self.is_due(header, now)? {
-            // The log end, unless a gap is so wide that the batch would not fit there either.
-            let at_end = last.0 - self.end.0 <= SEGMENT_OFFSETS_MAX;
-            if !at_end {
-                self.mark_gap(base)?;
-            }
-            self.roll(if at_end { self.end } else { base }, now)?;
+        if self.dirt.roll_at.is_some() || !fits || self.is_due(header, now)? {
+            self.roll(self.next_base(base, last), now)?;
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Where the segment after the active one begins: where that one's last batch ends, which tells a
+    /// recovery that nothing is missing between them. Only a gap so wide that the segment could not hold
+    /// the batch after it is left out.
+    fn next_base(&self, base: Offset, last: Offset) -> Offset {
+        let end = self.last_batch_end();
+        if last.0 - end.0 > SEGMENT_OFFSETS_MAX { base } else { end }
+    }
+
+    /// Where the last batch ends; the log end may lie above it after a truncation into a gap.
+    pub(super) fn last_batch_end(&self) -> Offset {
+        self.dirt.roll_at.unwrap_or(self.end)
     }
 
     fn is_due(&mut self, header: &BatchHeader, now: Timestamp) -> Result<bool, LogError> {
@@ -54,7 +64,7 @@ impl Log {
         if self.dirt.torn {
             self.active().cut_tail()?;
             self.dirt.torn = false;
-            self.dirt.roll_next = true;
+            self.dirt.roll_at.get_or_insert(self.end);
         }
         Ok(())
     }
@@ -70,10 +80,9 @@ impl Log {
 
     /// Begins a new segment.
     pub(super) fn roll(&mut self, base: Offset, now: Timestamp) -> Result<(), LogError> {
-        debug_assert!(base >= self.end && base > self.active().base());
+        debug_assert!(base > self.active().base());
         let segment = Segment::create(&self.home, base, now)?;
-        self.dirt.names = true;
-        self.dirt.roll_next = false;
+        self.dirt.changes += 1;
         // Both can be built anew from the segments: a disk without room for them has failed nothing yet.
         let _ = self.active_mut().finish_indexes();
         let _ = self.write_snapshot(base);
@@ -86,11 +95,12 @@ impl Log {
         debug_assert_eq!(self.active().size(), 0);
         let replaced = self.active().base();
         let segment = Segment::create(&self.home, base, now)?;
-        self.dirt.names = true;
+        self.dirt.changes += 1;
         if replaced != base {
             self.home.remove(&self.home.file(replaced, Kind::Log))?;
         }
         *self.active_mut() = segment;
+        self.dirt.dirty_from = self.dirt.dirty_from.min(base);
         Ok(())
     }
 
@@ -102,7 +112,7 @@ impl Log {
         let file = self.home.disk.open(&path, Open::Create).map_err(failed)?;
         file.write_at(&[IoSlice::new(&bytes)], 0).map_err(failed)?;
         file.set_len(bytes.len() as u64).map_err(failed)?;
-        self.dirt.names = true;
+        self.dirt.changes += 1;
         Ok(())
     }
 

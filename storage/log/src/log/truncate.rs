@@ -8,10 +8,12 @@
 //! `truncation_mark`.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 
 use tarn_record::{Offset, Timestamp};
 
 use super::Log;
+use super::truncation_mark::Extent;
 use crate::error::LogError;
 use crate::home::Kind;
 use crate::recovery;
@@ -47,32 +49,31 @@ impl Log {
         }
         let found = self.segments[self.segment_of(offset)].view().locate(offset)?;
         let end = found.map_or(offset, |found| found.header.base_offset.min(offset)).max(self.start);
-        self.begin_truncation(end, self.start)?;
-        let mut removed = Vec::new();
         let kept = match &found {
             // Nothing of the segment stays.
             Some(found) if found.position == 0 => self.segment_of(offset),
             _ => self.segment_of(offset) + 1,
         };
+        let extent = if kept == 0 { Extent::Everything } else { Extent::Suffix };
+        self.begin_truncation(end, self.start, extent)?;
+        let mut removed = Vec::new();
         self.drop_segments_from(kept, &mut removed)?;
         if let Some(found) = found.filter(|found| found.position > 0) {
             self.active_mut().cut_at(found.position as u32, end)?;
-            self.dirt.cut = true;
+            self.dirt.changes += 1;
             self.dirt.torn = false;
         }
         self.unnoted_aborts.retain(|aborted| aborted.last_offset < end);
         self.end = end;
         self.truncate_epochs(end);
+        let before = std::mem::take(&mut self.producers);
         self.producers = recovery::producers_below(self, end)?;
+        self.producers.keep_unreplicated(&before, end);
         if self.segments.is_empty() {
             self.begin_anew(end, now)?;
         } else {
-            self.dirt.roll_next = true;
-            if self.active_mut().resume()?.is_some_and(|last| last < end) {
-                // After a gap only the name of a segment can tell where the log ends.
-                self.mark_gap(end)?;
-                self.roll(end, now)?;
-            }
+            self.dirt.dirty_from = self.dirt.dirty_from.min(self.active().base());
+            self.dirt.roll_at = self.active_mut().resume()?;
         }
         Ok(Truncated { end, removal: RemovalJob::new(self.home.clone(), removed) })
     }
@@ -86,14 +87,15 @@ impl Log {
         offset: Offset,
         now: Timestamp,
     ) -> Result<Truncated, LogError> {
-        self.begin_truncation(offset, offset)?;
+        self.begin_truncation(offset, offset, Extent::Everything)?;
+        self.retired.drain(..).filter_map(|file| file.upgrade()).for_each(|file| file.cut_at(0));
+        recovery::drop_snapshots_above(&self.home, Offset::NONE)?;
         let mut removed = Vec::new();
         self.drop_segments_from(0, &mut removed)?;
-        self.begin_anew(offset, now)?;
         self.epochs.clear();
         self.producers.clear();
         self.unnoted_aborts.clear();
-        recovery::drop_snapshots_above(&self.home, Offset::NONE)?;
+        self.begin_anew(offset, now)?;
         Ok(Truncated { end: offset, removal: RemovalJob::new(self.home.clone(), removed) })
     }
 
@@ -113,17 +115,20 @@ impl Log {
         self.start = offset;
         self.epochs.advance_log_start(offset);
         self.dirt.epoch_changes += 1;
-        if offset == self.end && self.active().size() > 0 {
+        if offset == self.end && self.segments.last().is_some_and(|active| active.size() > 0) {
             self.mend()?;
             self.note_kept_aborts()?;
-            self.roll(self.end, now)?;
+            self.roll(self.last_batch_end(), now)?;
         }
         let mut removed = Vec::new();
         while self.segments.get(1).is_some_and(|next| next.base() <= offset) {
             self.retire(0, &mut removed)?;
-            self.segments.remove(0);
+            let file = self.segments.remove(0).file().clone();
+            self.retired.push(Arc::downgrade(&file));
         }
-        self.recovery_point = self.recovery_point.max(self.segments[0].base());
+        self.retired.retain(|file| file.strong_count() > 0);
+        let first = self.segments.first().map_or(offset, Segment::base);
+        self.recovery_point = self.recovery_point.max(first);
         self.drop_mark()?;
         Ok((!removed.is_empty()).then(|| RemovalJob::new(self.home.clone(), removed)))
     }
@@ -140,6 +145,7 @@ impl Log {
     /// # Errors
     /// Where the system refuses the rename.
     pub fn delete(self) -> Result<PathBuf, LogError> {
+        self.retired.iter().filter_map(Weak::upgrade).for_each(|file| file.cut_at(0));
         for segment in &self.segments {
             segment.file().cut_at(0);
             segment.file().settle();
@@ -154,8 +160,8 @@ impl Log {
     }
 
     /// Raises the generation and says on the disk, before any byte is dropped, what stays true.
-    fn begin_truncation(&mut self, end: Offset, start: Offset) -> Result<(), LogError> {
-        self.mark_truncation(end, start)?;
+    fn begin_truncation(&mut self, end: Offset, start: Offset, extent: Extent) -> Result<(), LogError> {
+        self.mark_truncation(end, start, extent)?;
         self.generation += 1;
         self.dirt.epoch_changes += 1;
         self.dirt.snapshot = None;
@@ -189,17 +195,18 @@ impl Log {
             }
         }
         file.retire();
-        self.dirt.names = true;
+        self.dirt.changes += 1;
         Ok(())
     }
 
     /// Puts an empty segment where there is none left.
-    fn begin_anew(&mut self, at: Offset, now: Timestamp) -> Result<(), LogError> {
+    pub(super) fn begin_anew(&mut self, at: Offset, now: Timestamp) -> Result<(), LogError> {
         debug_assert!(self.segments.is_empty());
+        self.mark_start(at)?;
+        (self.start, self.end, self.dirt.dirty_from) = (at, at, at);
+        self.dirt.roll_at = None;
         self.segments.push(Segment::create(&self.home, at, now)?);
-        (self.start, self.end) = (at, at);
-        self.dirt.roll_next = false;
-        self.dirt.names = true;
+        self.dirt.changes += 1;
         Ok(())
     }
 }

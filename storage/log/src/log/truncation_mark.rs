@@ -17,40 +17,45 @@ use crate::home::Home;
 const FILE: &str = "truncation-checkpoint";
 
 /// What the file says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TruncationMark {
-    /// All below was flushed.
+    /// All below was flushed, and the log does not end below.
     pub(crate) recovery_point: Offset,
     /// The log does not start higher.
     pub(crate) start: Offset,
-    /// The bases of the segments that begin above the end of the one before, with nothing lost between.
-    pub(crate) gaps: Vec<Offset>,
 }
 
 /// When the file can go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Until {
     /// When all below is flushed.
     pub(crate) flushed: Offset,
     /// When the log starts here or higher.
     pub(crate) start: Offset,
-    /// The segments that follow a gap.
-    pub(crate) gaps: Vec<Offset>,
+}
+
+/// How much of a log a truncation drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Some segments stay.
+    Suffix,
+    /// None does.
+    Everything,
 }
 
 impl Until {
-    const NOTHING: Until = Until { flushed: Offset(0), start: Offset(0), gaps: Vec::new() };
+    const NOTHING: Until = Until { flushed: Offset(0), start: Offset(0) };
 
     /// What the file has to say of a log that starts at `start`.
-    fn mark(&self, recovery_point: Offset, start: Offset) -> TruncationMark {
+    fn mark(self, recovery_point: Offset, start: Offset) -> TruncationMark {
         let start = if start < self.start { start } else { TruncationMark::ANY_START };
-        TruncationMark { recovery_point, start, gaps: self.gaps.clone() }
+        TruncationMark { recovery_point, start }
     }
 }
 
 impl TruncationMark {
     /// A log start that hides nothing: the checkpoint file is right.
-    const ANY_START: Offset = Offset(i64::MAX);
+    pub(crate) const ANY_START: Offset = Offset(i64::MAX);
 
     /// Reads the file, if there is one. A file that says nothing leaves nothing to believe.
     pub(crate) fn read(home: &Home) -> Result<Option<TruncationMark>, LogError> {
@@ -59,7 +64,7 @@ impl TruncationMark {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|cause| LogError::io("read", &path, cause))?,
         };
-        let nothing = TruncationMark { recovery_point: Offset(0), start: Offset(0), gaps: Vec::new() };
+        let nothing = TruncationMark { recovery_point: Offset(0), start: Offset(0) };
         Ok(Some(TruncationMark::parse(&String::from_utf8_lossy(&bytes)).unwrap_or(nothing)))
     }
 
@@ -68,62 +73,63 @@ impl TruncationMark {
         if lines.next()? != "0" {
             return None;
         }
-        let offset = |line: &str| line.parse().ok().map(Offset);
-        Some(TruncationMark {
-            recovery_point: offset(lines.next()?)?,
-            start: offset(lines.next()?)?,
-            gaps: lines.map(offset).collect::<Option<_>>()?,
-        })
+        let mut offset = || Some(Offset(lines.next()?.parse().ok()?));
+        Some(TruncationMark { recovery_point: offset()?, start: offset()? })
     }
 
-    fn write(self, home: &Home) -> Result<(), LogError> {
+    /// Writes the file, durably.
+    pub(crate) fn write(self, home: &Home) -> Result<(), LogError> {
+        eprintln!("WRITE {self:?}");
         let path = home.path.join(FILE);
-        let offsets = [self.recovery_point, self.start].into_iter().chain(self.gaps);
-        let text = offsets.fold("0\n".to_owned(), |text, offset| format!("{text}{offset}\n"));
+        let text = format!("0\n{}\n{}\n", self.recovery_point, self.start);
         let written = home.disk.write_atomically(&path, text.as_bytes());
         written.map_err(|cause| LogError::io("write", &path, cause))
     }
 
-    /// Removes the file.
+    /// Removes the file, durably: one that came back would say what is long past.
     pub(crate) fn remove(home: &Home) -> Result<(), LogError> {
-        home.remove(&home.path.join(FILE))
+        home.remove(&home.path.join(FILE))?;
+        home.sync()
+    }
+
+    /// When this file can go, which was found beside checkpoint files with these offsets.
+    pub(crate) fn until(self, recovery_point: Offset, log_start: Offset) -> Until {
+        let hides_nothing = self.start == TruncationMark::ANY_START;
+        let start = if hides_nothing { log_start } else { log_start.max(self.start) };
+        Until { flushed: recovery_point, start }
     }
 }
 
 impl Log {
-    /// Says on the disk, before the log is cut at `end` or begins anew at `start`, what stays true.
-    pub(super) fn mark_truncation(&mut self, end: Offset, start: Offset) -> Result<(), LogError> {
-        let known = self.dirt.truncation.clone();
+    /// Says on the disk, before the log is cut at `end` or begins anew at `start`, what stays true. Where
+    /// no segment stays, it is all that is left to tell where the log ended.
+    pub(super) fn mark_truncation(
+        &mut self,
+        end: Offset,
+        start: Offset,
+        extent: Extent,
+    ) -> Result<(), LogError> {
+        let known = self.dirt.truncation;
         let (unflushes, lowers) = (end < self.recovery_point, start < self.start);
-        if !unflushes && !lowers && known.is_none() {
+        if extent == Extent::Suffix && !unflushes && !lowers && known.is_none() {
             return Ok(());
         }
         let mut until = known.unwrap_or(Until::NOTHING);
-        until.gaps.retain(|gap| *gap < end);
         if unflushes {
             until.flushed = until.flushed.max(self.recovery_point);
         }
         if lowers {
             until.start = until.start.max(self.start);
         }
-        until.mark(self.recovery_point.min(end), start).write(&self.home)?;
-        self.dirt.truncation = Some(until);
-        Ok(())
-    }
-
-    /// Says on the disk that the segment about to begin at `base` follows a gap: else a recovery would
-    /// take what lies between for lost.
-    pub(super) fn mark_gap(&mut self, base: Offset) -> Result<(), LogError> {
-        let mut until = self.dirt.truncation.clone().unwrap_or(Until::NOTHING);
-        until.gaps.push(base);
-        until.mark(self.recovery_point, self.start).write(&self.home)?;
+        // Until the truncation is done both starts are possible.
+        until.mark(self.recovery_point.min(end), start.min(self.start)).write(&self.home)?;
         self.dirt.truncation = Some(until);
         Ok(())
     }
 
     /// Says a new log start on the disk too, where the file there says a lower one.
     pub(super) fn mark_start(&mut self, start: Offset) -> Result<(), LogError> {
-        match &self.dirt.truncation {
+        match self.dirt.truncation {
             Some(until) if self.start < until.start => {
                 until.mark(self.recovery_point, start).write(&self.home)
             }
@@ -133,11 +139,9 @@ impl Log {
 
     /// Removes the file once it says nothing that the checkpoint files could say wrong.
     pub(super) fn drop_mark(&mut self) -> Result<(), LogError> {
-        let Some(until) = &mut self.dirt.truncation else { return Ok(()) };
-        // A checkpoint file may give a recovery point from before a gap for as long as it likes.
-        let first = self.segments[0].base();
-        until.gaps.retain(|gap| *gap > first);
-        if until.gaps.is_empty() && self.recovery_point >= until.flushed && self.start >= until.start {
+        let Some(until) = self.dirt.truncation else { return Ok(()) };
+        if self.recovery_point >= until.flushed && self.start >= until.start {
+            eprintln!("REMOVE");
             TruncationMark::remove(&self.home)?;
             self.dirt.truncation = None;
         }

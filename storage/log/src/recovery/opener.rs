@@ -7,16 +7,20 @@ use super::{Listing, RecoveryReport};
 use crate::epochs::EpochHistory;
 use crate::error::LogError;
 use crate::home::{EPOCHS_FILE, Kind};
+use crate::limits::SEGMENT_OFFSETS_MAX;
 use crate::log::{Log, aborted_entry};
 use crate::segment::{Found, Scan, Segment, Step, WIDE};
+
+/// A gap between two segments that is no loss: batches so far apart do not fit into one.
+const GAP_THAT_ROLLS_MIN: i64 = SEGMENT_OFFSETS_MAX / 2;
 
 /// A log that is being opened.
 pub(super) struct Opener<'a> {
     pub(super) log: &'a mut Log,
     pub(super) report: &'a mut RecoveryReport,
     pub(super) listing: &'a Listing,
-    /// The segments of which it is known that they follow a gap.
-    pub(super) gaps: &'a [Offset],
+    /// The log was cut below a recovery point that the checkpoint file may still give.
+    pub(super) was_cut: bool,
 }
 
 /// How a segment turned out.
@@ -38,6 +42,7 @@ impl Opener<'_> {
         let end = active.resume()?;
         self.log.end = end.unwrap_or(active.base());
         self.log.recovery_point = self.log.end;
+        self.log.dirt.dirty_from = self.log.active().base();
         self.read_epochs()?;
         self.log.producers = load_producers(self.log, self.listing, self.log.end)?;
         Ok(())
@@ -46,29 +51,31 @@ impl Opener<'_> {
     /// Believes only what lies below the recovery point; nothing at all where the log turns out to end
     /// below it, since then it is another log's.
     pub(super) fn recover(&mut self, recovery_point: Offset) -> Result<(), LogError> {
-        let mut recovery_point = recovery_point;
-        if self.check_from(recovery_point).is_err() || self.log.end < recovery_point {
+        let (mut recovery_point, flushed) = (recovery_point, recovery_point);
+        if self.check_from(recovery_point, flushed).is_err() || self.log.end < recovery_point {
             self.report.distrusted_recovery_point = recovery_point > Offset(0);
             recovery_point = Offset(0);
-            self.check_from(recovery_point)?;
+            self.check_from(recovery_point, flushed)?;
         }
         let log = &mut *self.log;
         log.recovery_point = recovery_point.min(log.end).max(log.segments[0].base());
         log.dirt.appended_bytes = self.report.checked_bytes;
-        log.dirt.cut = true;
-        log.dirt.names = true;
+        log.dirt.changes += 1;
         Ok(())
     }
 
-    fn check_from(&mut self, recovery_point: Offset) -> Result<(), LogError> {
-        let first = self.log.segment_of(recovery_point);
+    /// Checks what lies above `recovery_point`; gaps between segments below `flushed` were always there.
+    fn check_from(&mut self, recovery_point: Offset, flushed: Offset) -> Result<(), LogError> {
+        let first = self.first_to_check(recovery_point);
         self.index_where_missing(first)?;
         self.open_txn_indexes(first)?;
         let base = self.log.segments[first].base();
         self.log.end = base;
+        self.log.dirt.dirty_from = base;
         self.read_epochs()?;
         self.log.epochs.truncate_to(recovery_point);
         self.log.dirt.epoch_changes += 1;
+        eprintln!("CHECK FROM {first} of {:?} rp {recovery_point}", self.log.segments.iter().map(|s| (s.base().0, s.size())).collect::<Vec<_>>());
         self.log.producers = load_producers(self.log, self.listing, base)?;
         for index in first..self.log.segments.len() {
             if index > first {
@@ -76,19 +83,29 @@ impl Opener<'_> {
                 self.log.write_snapshot(self.log.end)?;
             }
             let verdict = self.check_segment(index, recovery_point)?;
-            if verdict == Verdict::Cut || self.lost_its_end(index, recovery_point) {
+            eprintln!("CHECKED {:?} {verdict:?} end {}", self.log.segments[index].base(), self.log.end);
+            if verdict == Verdict::Cut || self.lost_its_end(index, flushed) {
                 return self.drop_after(index);
             }
         }
         Ok(())
     }
 
+    /// The segment that was the last one when the recovery point was taken: its indexes were not synced.
+    /// After a cut its length may not be on the disk either, and it can be the one before, since the log
+    /// goes on where its last batch ended.
+    fn first_to_check(&self, recovery_point: Offset) -> usize {
+        let last = self.log.segment_of(recovery_point.plus(-1));
+        if self.was_cut { last.saturating_sub(1) } else { last }
+    }
+
     /// True where a segment ends before the next begins, above what was flushed. A segment begins where the
     /// one before it ends, so batches between them were written and did not reach the disk.
-    fn lost_its_end(&self, index: usize, recovery_point: Offset) -> bool {
+    fn lost_its_end(&self, index: usize, flushed: Offset) -> bool {
         let next = self.log.segments.get(index + 1);
         next.is_some_and(|next| {
-            self.log.end < next.base() && next.base() > recovery_point && !self.gaps.contains(&next.base())
+            let missing = next.base().0 - self.log.end.0;
+            (1..GAP_THAT_ROLLS_MIN).contains(&missing) && next.base() > flushed
         })
     }
 

@@ -10,7 +10,7 @@ use crate::home::{Home, Kind};
 use crate::limits::CONTROL_BATCH_BYTES_MAX;
 use crate::log::Log;
 use crate::producers::ProducerStates;
-use crate::segment::{Found, Scan, Step, WIDE};
+use crate::segment::{Found, Scan, Segment, Step, WIDE};
 
 /// The producer states as of `end`, in a log that was cut there. Snapshots above it are removed.
 pub(crate) fn producers_below(log: &mut Log, end: Offset) -> Result<ProducerStates, LogError> {
@@ -28,7 +28,9 @@ pub(super) fn load_producers(
     let mut states = ProducerStates::default();
     let mut from = log.start;
     log.dirt.snapshot = None;
-    for (&offset, &len) in listing.snapshots.range(..=end).rev() {
+    // One from below the first segment may be of a history that was dropped as a whole.
+    let first = log.segments.first().map_or(end, Segment::base);
+    for (&offset, &len) in listing.snapshots.range(first.min(end)..=end).rev() {
         if let Some(loaded) = read_snapshot(&log.home, offset, len)? {
             (states, from) = (loaded, offset);
             log.dirt.snapshot = Some(offset);
@@ -59,8 +61,11 @@ fn read_snapshot(home: &Home, offset: Offset, len: u64) -> Result<Option<Produce
         return Ok(Some(empty));
     }
     let path = home.file(offset, Kind::Snapshot);
-    let bytes = home.disk.read_all(&path).map_err(|cause| LogError::io("read", &path, cause))?;
-    Ok(ProducerStates::load(&bytes).ok())
+    match home.disk.read_all(&path) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(LogError::io("read", &path, cause)),
+        Ok(bytes) => Ok(ProducerStates::load(&bytes).ok()),
+    }
 }
 
 /// Visits the batches that begin in `from..to`, whose files are trusted.

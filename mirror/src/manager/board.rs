@@ -1,0 +1,296 @@
+//! How everything stands, for whoever describes a mirror: written by the manager, read from any core.
+//!
+//! Offsets and lags are read from the lanes themselves, so that nothing is written here while records flow.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tarn_record::{BrokerId, Offset, TopicIdPartition};
+use tarn_transport::Endpoint;
+
+use crate::fetch::progress::{Clock, LaneProgress, LinkTrouble};
+use crate::reasons::Reason;
+use crate::state::MirrorState;
+
+/// How one partition stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its state as it is lived here, which a restart may put back to an earlier one.
+    pub state: MirrorState,
+    /// Which retry it is in; 0 for none, −1 where an operator is waited for.
+    pub retry_attempt: i16,
+    /// Why it is not well.
+    pub reason: Option<Reason>,
+    /// The same as a sentence.
+    pub message: Option<String>,
+    /// The source's high watermark in its last answer.
+    pub source_high_watermark: Option<Offset>,
+    /// The high watermark here after the last append.
+    pub local_high_watermark: Option<Offset>,
+    /// For how long the source has had something that is missing here.
+    pub lag_ms: Option<u64>,
+    /// How long ago the source last answered.
+    pub last_fetch_age_ms: Option<u64>,
+}
+
+/// How the connection to a source broker stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkStanding {
+    /// The source broker.
+    pub broker: BrokerId,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// What is wrong, if anything: code, sentence, and for how long.
+    pub trouble: Option<(Reason, String, u64)>,
+}
+
+/// How a task stands that follows the source beside the records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskStanding {
+    /// Its name.
+    pub name: &'static str,
+    /// `waiting` until it was first tried, then `ok` or `failing`.
+    pub state: &'static str,
+    /// Why it fails.
+    pub reason: Option<Reason>,
+    /// The same as a sentence.
+    pub message: Option<String>,
+    /// How long ago it last succeeded.
+    pub last_success_age_ms: Option<u64>,
+}
+
+/// What the manager writes of a partition.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    pub(super) state: MirrorState,
+    pub(super) retry_attempt: i16,
+    pub(super) trouble: Option<(Reason, Arc<str>)>,
+    pub(super) is_in_lane: bool,
+}
+
+/// A task that follows the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TaskName {
+    /// The source's metadata.
+    Metadata,
+    /// Topics and partitions.
+    Topics,
+}
+
+#[derive(Debug)]
+pub(super) struct Board {
+    clock: Clock,
+    mirrors: Mutex<BTreeMap<Arc<str>, MirrorBoard>>,
+}
+
+#[derive(Debug, Default)]
+struct MirrorBoard {
+    partitions: BTreeMap<TopicIdPartition, (Written, Option<Arc<LaneProgress>>)>,
+    lanes: BTreeMap<u64, (BrokerId, Endpoint, Arc<LaneProgress>)>,
+    tasks: BTreeMap<TaskName, Task>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Task {
+    succeeded_at_ms: Option<u64>,
+    trouble: Option<(Reason, Arc<str>)>,
+}
+
+impl Board {
+    pub(super) fn new(clock: Clock) -> Board {
+        Board { clock, mirrors: Mutex::default() }
+    }
+
+    pub(super) fn begin(&self, mirror: &Arc<str>) {
+        let tasks = [(TaskName::Metadata, Task::default()), (TaskName::Topics, Task::default())];
+        let board = MirrorBoard { tasks: tasks.into(), ..MirrorBoard::default() };
+        self.mirrors().insert(mirror.clone(), board);
+    }
+
+    pub(super) fn end(&self, mirror: &str) {
+        self.mirrors().remove(mirror);
+    }
+
+    /// Writes how a partition stands; `lane` where it has been given to another one.
+    pub(super) fn write(
+        &self,
+        mirror: &str,
+        partition: TopicIdPartition,
+        written: Written,
+        lane: Option<Arc<LaneProgress>>,
+    ) {
+        if let Some(board) = self.mirrors().get_mut(mirror) {
+            let known = board.partitions.remove(&partition).and_then(|(_, lane)| lane);
+            board.partitions.insert(partition, (written, lane.or(known)));
+        }
+    }
+
+    pub(super) fn erase(&self, mirror: &str, partition: TopicIdPartition) {
+        if let Some(board) = self.mirrors().get_mut(mirror) {
+            board.partitions.remove(&partition);
+        }
+    }
+
+    pub(super) fn lane_began(
+        &self,
+        mirror: &str,
+        lane: u64,
+        broker: BrokerId,
+        endpoint: Endpoint,
+        progress: Arc<LaneProgress>,
+    ) {
+        if let Some(board) = self.mirrors().get_mut(mirror) {
+            board.lanes.insert(lane, (broker, endpoint, progress));
+        }
+    }
+
+    pub(super) fn lane_ended(&self, mirror: &str, lane: u64) {
+        if let Some(board) = self.mirrors().get_mut(mirror) {
+            board.lanes.remove(&lane);
+        }
+    }
+
+    pub(super) fn task(&self, mirror: &str, name: TaskName, result: Result<(), (Reason, Arc<str>)>) {
+        let now_ms = self.clock.now_ms();
+        if let Some(task) = self.mirrors().get_mut(mirror).map(|board| board.tasks.entry(name).or_default()) {
+            match result {
+                Ok(()) => *task = Task { succeeded_at_ms: Some(now_ms), trouble: None },
+                Err(trouble) => task.trouble = Some(trouble),
+            }
+        }
+    }
+
+    pub(super) fn standings(&self, mirror: &str, partitions: &[TopicIdPartition]) -> Vec<Option<Standing>> {
+        let mirrors = self.mirrors();
+        let Some(board) = mirrors.get(mirror) else { return vec![None; partitions.len()] };
+        partitions.iter().map(|partition| board.standing(*partition)).collect()
+    }
+
+    pub(super) fn links(&self, mirror: &str) -> Vec<LinkStanding> {
+        let now_ms = self.clock.now_ms();
+        let mirrors = self.mirrors();
+        let Some(board) = mirrors.get(mirror) else { return Vec::new() };
+        let link = |(broker, endpoint, progress): &(BrokerId, Endpoint, Arc<LaneProgress>)| LinkStanding {
+            broker: *broker,
+            endpoint: endpoint.clone(),
+            trouble: progress.link().map(|LinkTrouble { reason, message, since_ms, .. }| {
+                (reason, message.to_string(), now_ms.saturating_sub(since_ms))
+            }),
+        };
+        board.lanes.values().map(link).collect()
+    }
+
+    pub(super) fn tasks(&self, mirror: &str) -> Vec<TaskStanding> {
+        let now_ms = self.clock.now_ms();
+        let mirrors = self.mirrors();
+        let Some(board) = mirrors.get(mirror) else { return Vec::new() };
+        let standing = |(name, task): (&TaskName, &Task)| TaskStanding {
+            name: match name {
+                TaskName::Metadata => "metadata",
+                TaskName::Topics => "topics",
+            },
+            state: match task {
+                Task { trouble: Some(_), .. } => "failing",
+                Task { succeeded_at_ms: Some(_), .. } => "ok",
+                _ => "waiting",
+            },
+            reason: task.trouble.as_ref().map(|(reason, _)| *reason),
+            message: task.trouble.as_ref().map(|(_, message)| message.to_string()),
+            last_success_age_ms: task.succeeded_at_ms.map(|at| now_ms.saturating_sub(at)),
+        };
+        board.tasks.iter().map(standing).collect()
+    }
+
+    fn mirrors(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, MirrorBoard>> {
+        self.mirrors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MirrorBoard {
+    /// A partition's own trouble comes first, then its link's, then that of finding the source at all.
+    fn standing(&self, partition: TopicIdPartition) -> Option<Standing> {
+        let (written, lane) = self.partitions.get(&partition)?;
+        let of_the_link = || {
+            let trouble = lane.as_ref().filter(|_| written.is_in_lane)?.link()?;
+            Some((trouble.reason, trouble.message))
+        };
+        let of_the_source = || {
+            let is_waiting = !written.is_in_lane && written.state != MirrorState::Failed;
+            self.tasks.get(&TaskName::Metadata).filter(|_| is_waiting)?.trouble.clone()
+        };
+        let trouble = written.trouble.clone().or_else(of_the_link).or_else(of_the_source);
+        let (lag, local_high_watermark) =
+            lane.as_ref().and_then(|lane| lane.of(partition)).unwrap_or_default();
+        Some(Standing {
+            state: written.state,
+            retry_attempt: written.retry_attempt,
+            reason: trouble.as_ref().map(|(reason, _)| *reason),
+            message: trouble.map(|(_, message)| message.to_string()),
+            source_high_watermark: lag.map(|lag| lag.source_high_watermark),
+            local_high_watermark,
+            lag_ms: lag.map(|lag| lag.ms),
+            last_fetch_age_ms: lag.map(|lag| lag.answer_age_ms),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_record::{PartitionIndex, TopicId};
+
+    #[test]
+    fn a_partition_shows_the_trouble_of_its_link_while_it_stays_mirroring() {
+        let board = board();
+        let lane = LaneProgress::new(board.clock);
+        let mirroring =
+            Written { state: MirrorState::Mirroring, retry_attempt: 0, trouble: None, is_in_lane: true };
+        board.write("m", partition(), mirroring, Some(lane.clone()));
+        lane.set_link(Some(LinkTrouble {
+            reason: Reason::SourceUnreachable,
+            message: "refused".into(),
+            since_ms: 0,
+            attempts: 1,
+        }));
+        let standing = standing(&board);
+        assert_eq!(
+            (standing.state, standing.reason),
+            (MirrorState::Mirroring, Some(Reason::SourceUnreachable))
+        );
+        assert_eq!((standing.lag_ms, standing.message.as_deref()), (None, Some("refused")));
+    }
+
+    #[test]
+    fn a_partition_that_waits_shows_why_the_source_is_not_found() {
+        let board = board();
+        let waiting =
+            Written { state: MirrorState::LogAlignment, retry_attempt: 0, trouble: None, is_in_lane: false };
+        board.write("m", partition(), waiting, None);
+        assert_eq!(standing(&board).reason, None);
+        board.task("m", TaskName::Metadata, Err((Reason::SourceUnreachable, "nobody".into())));
+        assert_eq!(standing(&board).reason, Some(Reason::SourceUnreachable));
+        assert_eq!(board.tasks("m")[0].state, "failing");
+        board.task("m", TaskName::Metadata, Ok(()));
+        assert_eq!((standing(&board).reason, board.tasks("m")[0].state), (None, "ok"));
+    }
+
+    #[test]
+    fn what_is_not_mirrored_here_has_no_standing() {
+        assert_eq!(board().standings("m", &[partition()]), [None]);
+        assert_eq!(board().standings("other", &[partition()]), [None]);
+    }
+
+    fn board() -> Board {
+        let board = Board::new(Clock::start());
+        board.begin(&Arc::from("m"));
+        board
+    }
+
+    fn standing(board: &Board) -> Standing {
+        board.standings("m", &[partition()]).remove(0).expect("it was written")
+    }
+
+    fn partition() -> TopicIdPartition {
+        TopicIdPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(0) }
+    }
+}

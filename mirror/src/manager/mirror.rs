@@ -1,0 +1,455 @@
+//! One mirror as the manager has it: its partitions here, what they want, and what became of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tarn_image::MetadataImage;
+use tarn_image::config::mirror::{InvalidMirror, MirrorConfig};
+use tarn_image::configs::ConfigMap;
+use tarn_record::{BrokerId, PartitionIndex, TopicId, TopicIdPartition};
+use tarn_runtime::{Queue, spawn};
+use tarn_transport::Endpoint;
+use tarn_wire::ErrorCode;
+
+use super::board::{Board, Written};
+use super::lanes::Lanes;
+use super::refresh::Refresh;
+use super::work::{self, Item, Outcome, Work};
+use super::{Event, Life, Shared};
+use crate::alignment::Alignment;
+use crate::fetch::lane::{LaneReport, Leaving, Left};
+use crate::fetch::plan::{LeaderHint, TopicAtSource};
+use crate::fetch::progress::LaneProgress;
+use crate::limits;
+use crate::local_cluster::{Gate, LocalCluster};
+use crate::partition::{Bound, Partition, RetryPolicy, Want};
+use crate::reasons::Reason;
+use crate::source::connections::Connections;
+use crate::source::is_about_permission;
+use crate::source::metadata::SourceLeader;
+
+/// Keys that filter what is mirrored: a change of them leaves connections alone.
+const FILTERS: [&str; 6] = [
+    "topics.include",
+    "topics.exclude",
+    "groups.include",
+    "groups.exclude",
+    "acls.include",
+    "topic.properties.exclude",
+];
+
+/// What a step of a mirror needs of the manager.
+pub(super) struct Context<'a> {
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) image: &'a Arc<MetadataImage>,
+    pub(super) retry: &'a RetryPolicy,
+    pub(super) now_ms: u64,
+}
+
+/// A mirror.
+pub(super) struct Mirror {
+    pub(super) life: Life,
+    configs: ConfigMap,
+    pub(super) config: Arc<MirrorConfig>,
+    pub(super) own_cluster_id: String,
+    pub(super) connections: Rc<Connections>,
+    pub(super) brokers: BTreeMap<BrokerId, Endpoint>,
+    pub(super) topics: BTreeMap<TopicId, BoundTopic>,
+    pub(super) partitions: BTreeMap<TopicIdPartition, Member>,
+    pub(super) lanes: Lanes,
+    pub(super) refresh: Refresh,
+    /// Partitions by the work they want; looked at again when the work begins.
+    queues: BTreeMap<Work, BTreeSet<TopicIdPartition>>,
+    running: BTreeSet<Work>,
+    /// Partitions that want to be fetched.
+    pub(super) ready: BTreeSet<TopicIdPartition>,
+    timers: BTreeSet<(u64, TopicIdPartition)>,
+}
+
+/// A topic with partitions here.
+pub(super) struct BoundTopic {
+    pub(super) at_source: Arc<TopicAtSource>,
+    /// Since when the source does not know it.
+    pub(super) missed_at_ms: Option<u64>,
+}
+
+/// A partition, and which life of it this is.
+pub(super) struct Member {
+    pub(super) partition: Partition,
+    life: u64,
+}
+
+impl Mirror {
+    pub(super) fn new(
+        life: Life,
+        configs: &ConfigMap,
+        own_cluster_id: String,
+        now_ms: u64,
+    ) -> Result<Mirror, InvalidMirror> {
+        let config = Arc::new(MirrorConfig::resolve(configs)?);
+        let connections = Rc::new(Connections::new(&config, format!("mirror-src-admin-{}", life.mirror)));
+        Ok(Mirror {
+            life,
+            configs: configs.clone(),
+            config,
+            own_cluster_id,
+            connections,
+            brokers: BTreeMap::new(),
+            topics: BTreeMap::new(),
+            partitions: BTreeMap::new(),
+            lanes: Lanes::default(),
+            refresh: Refresh::new(now_ms),
+            queues: BTreeMap::new(),
+            running: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            timers: BTreeSet::new(),
+        })
+    }
+
+    /// Takes another configuration over where only filters changed; false where the mirror must begin
+    /// another life.
+    pub(super) fn reconfigure(&mut self, configs: &ConfigMap) -> bool {
+        let of_connections = |map: &ConfigMap| -> ConfigMap {
+            let kept = map.iter().filter(|(key, _)| !FILTERS.contains(&&***key));
+            kept.map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        if of_connections(&self.configs) != of_connections(configs) {
+            return false;
+        }
+        if let Ok(config) = MirrorConfig::resolve(configs) {
+            self.config = Arc::new(config);
+            self.configs = configs.clone();
+            self.refresh.look_now();
+        }
+        true
+    }
+
+    /// A partition is led here and bound to this mirror.
+    pub(super) fn bind(
+        &mut self,
+        partition: TopicIdPartition,
+        topic: &Arc<str>,
+        bound: Bound,
+        life: u64,
+        context: &mut Context<'_>,
+    ) {
+        self.topics.entry(partition.topic_id).or_insert_with(|| BoundTopic {
+            at_source: Arc::new(TopicAtSource { name: topic.clone(), id: partition.topic_id }),
+            missed_at_ms: None,
+        });
+        match self.partitions.get_mut(&partition) {
+            Some(member) if member.partition.bound() == bound => return,
+            Some(member) => member.partition.rebound(bound),
+            None => {
+                self.partitions.insert(partition, Member { partition: Partition::new(bound), life });
+            }
+        }
+        self.settle(partition, context);
+    }
+
+    /// A partition is led here no more, or not bound to this mirror.
+    pub(super) fn unbind(&mut self, partition: TopicIdPartition, cluster: &impl LocalCluster, board: &Board) {
+        if self.partitions.remove(&partition).is_some() {
+            self.lanes.remove(partition);
+            close(cluster, vec![partition]);
+            board.erase(&self.life.mirror, partition);
+        }
+    }
+
+    /// A topic has left the mirror.
+    pub(super) fn unbind_topic(&mut self, topic: TopicId, cluster: &impl LocalCluster, board: &Board) {
+        self.topics.remove(&topic);
+        for partition in self.partitions_of(topic) {
+            self.unbind(partition, cluster, board);
+        }
+    }
+
+    /// Closes the gates of all partitions: the mirror is gone.
+    pub(super) fn close_gates(&self, cluster: &impl LocalCluster) {
+        close(cluster, self.partitions.keys().copied().collect());
+    }
+
+    pub(super) fn stop_lanes(&mut self) {
+        self.lanes.stop_all();
+    }
+
+    pub(super) fn has_no_lanes(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    pub(super) fn partitions_of(&self, topic: TopicId) -> Vec<TopicIdPartition> {
+        let place = |partition| TopicIdPartition { topic_id: topic, partition };
+        let all = place(PartitionIndex(i32::MIN))..=place(PartitionIndex(i32::MAX));
+        self.partitions.range(all).map(|(partition, _)| *partition).collect()
+    }
+
+    /// Asks a partition what it wants and queues it for that.
+    pub(super) fn settle(&mut self, partition: TopicIdPartition, context: &mut Context<'_>) {
+        let Some(member) = self.partitions.get_mut(&partition) else { return };
+        let mut want = member.partition.want(context.now_ms);
+        if want == Want::LeaveLane {
+            self.lanes.leave(partition);
+            member.partition.left_lane();
+            want = member.partition.want(context.now_ms);
+        }
+        match want {
+            Want::Nothing | Want::LeaveLane => {}
+            Want::Wait(until_ms) => {
+                self.timers.insert((until_ms, partition));
+            }
+            Want::SourceMetadata => self.refresh.look_soon(),
+            Want::Fetch(..) => {
+                self.ready.insert(partition);
+            }
+            other => {
+                if let Some(work) = Work::of(other) {
+                    self.queues.entry(work).or_default().insert(partition);
+                }
+            }
+        }
+        self.show(partition, None, context.shared);
+    }
+
+    /// Writes how a partition stands where others read it.
+    pub(super) fn show(&self, partition: TopicIdPartition, lane: Option<Arc<LaneProgress>>, shared: &Shared) {
+        let Some(Member { partition: known, .. }) = self.partitions.get(&partition) else { return };
+        let written = Written {
+            state: known.state(),
+            retry_attempt: known.retry_attempt(),
+            trouble: known.trouble(),
+            is_in_lane: known.is_in_lane(),
+        };
+        shared.board.write(&self.life.mirror, partition, written, lane);
+    }
+
+    /// Settles partitions whose waits are over.
+    pub(super) fn times_up(&mut self, context: &mut Context<'_>) {
+        while let Some(&(at_ms, partition)) = self.timers.first()
+            && at_ms <= context.now_ms
+        {
+            self.timers.pop_first();
+            self.settle(partition, context);
+        }
+    }
+
+    /// When something is to be done without anything happening.
+    pub(super) fn look_again_ms(&self, context: &Context<'_>) -> u64 {
+        let timer_ms = self.timers.first().map_or(u64::MAX, |(at_ms, _)| *at_ms);
+        timer_ms.min(self.refresh.due_ms(context.now_ms)).min(self.lanes.idle_until_ms())
+    }
+
+    /// Begins the work that partitions queue for, each kind once at a time.
+    pub(super) fn begin_work(&mut self, cluster: &impl LocalCluster, context: &Context<'_>) {
+        let kinds: Vec<Work> =
+            self.queues.keys().filter(|work| !self.running.contains(work)).copied().collect();
+        for work in kinds {
+            let items = self.take_items(work, context);
+            if items.is_empty() {
+                continue;
+            }
+            self.running.insert(work);
+            let (life, shared, cluster) = (self.life.clone(), context.shared.clone(), cluster.clone());
+            let site = work::Site {
+                mirror: life.mirror.clone(),
+                connections: self.connections.clone(),
+                endpoint: work.broker().and_then(|broker| self.brokers.get(&broker).cloned()),
+            };
+            spawn(Queue::Mirror, async move {
+                let partitions: Vec<_> = items.iter().map(|item| (item.partition, item.life)).collect();
+                let outcomes = work::run(work, &site, &cluster, items).await;
+                let outcomes =
+                    partitions.into_iter().zip(outcomes).map(|((one, life), outcome)| (one, life, outcome));
+                shared.events.put(Event::Worked { mirror: life, work, outcomes: outcomes.collect() });
+            })
+            .detach();
+        }
+    }
+
+    /// Takes partitions out of a queue that still want this work.
+    fn take_items(&mut self, work: Work, context: &Context<'_>) -> Vec<Item> {
+        let mut items = Vec::new();
+        let Some(queue) = self.queues.get_mut(&work) else { return items };
+        while items.len() < limits::PARTITIONS_PER_REQUEST_MAX {
+            let Some(partition) = queue.pop_first() else {
+                self.queues.remove(&work);
+                break;
+            };
+            let Some(member) = self.partitions.get_mut(&partition) else { continue };
+            let want = member.partition.want(context.now_ms);
+            let Some(topic) = self.topics.get(&partition.topic_id).filter(|_| Work::of(want) == Some(work))
+            else {
+                continue;
+            };
+            member.partition.begin();
+            items.push(Item {
+                partition,
+                life: member.life,
+                topic: topic.at_source.name.clone(),
+                want,
+                bound: member.partition.bound(),
+                state_epoch: member.partition.state_epoch(),
+                trouble: member.partition.trouble(),
+            });
+        }
+        items
+    }
+
+    /// Work has ended.
+    pub(super) fn worked(
+        &mut self,
+        work: Work,
+        outcomes: Vec<(TopicIdPartition, u64, Outcome)>,
+        context: &mut Context<'_>,
+    ) {
+        self.running.remove(&work);
+        for (partition, life, outcome) in outcomes {
+            if self.partitions.get(&partition).is_none_or(|member| member.life != life) {
+                continue;
+            }
+            self.take_outcome(partition, outcome, context);
+            self.settle(partition, context);
+        }
+    }
+
+    fn take_outcome(&mut self, at: TopicIdPartition, outcome: Outcome, context: &mut Context<'_>) {
+        let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
+        partition.end();
+        match outcome {
+            Outcome::Read(persisted) => partition.state_read(persisted),
+            Outcome::Written(state, state_epoch) => partition.state_written(state, state_epoch),
+            Outcome::WrittenByOthers => partition.state_unknown(),
+            Outcome::GateClosed => partition.gate_closed(),
+            Outcome::GateOpened(generation) => partition.gate_opened(generation),
+            Outcome::Raised(above) => partition.raise_asked(above, context.now_ms),
+            Outcome::Compared(leader, alignment) => {
+                if partition.source() == Some(leader) {
+                    if let Alignment::GoOn { gap: Some((first, count)), .. } = &alignment {
+                        context.shared.metrics.gap_records.add(count.unsigned_abs());
+                        let (mirror, reason) = (&self.life.mirror, Reason::SourceGap.code());
+                        tracing::warn!(%mirror, partition = %at, %first, count, reason, "removed before copied");
+                    }
+                    partition.compared(alignment);
+                }
+            }
+            Outcome::SourceLost(code) => self.source_lost(at, code, context),
+            Outcome::Failed(reason, message) => {
+                if reason == Reason::SourceUnreachable {
+                    self.refresh.look_soon();
+                }
+                self.fail(at, reason, message.into(), context);
+            }
+        }
+    }
+
+    /// Writes a failure down; how it goes on is the reason's to say.
+    pub(super) fn fail(
+        &mut self,
+        at: TopicIdPartition,
+        reason: Reason,
+        message: Arc<str>,
+        context: &Context<'_>,
+    ) {
+        let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
+        let before = partition.retry_attempt();
+        tracing::debug!(mirror = %self.life.mirror, partition = %at, reason = reason.code(), %message);
+        partition.failed(reason, message, context.now_ms, fastrand::f64(), context.retry);
+        if partition.retry_attempt() > before {
+            context.shared.metrics.retries.add(1);
+        }
+    }
+
+    /// The broker that was thought to lead a partition at the source does not, or does not know it.
+    fn source_lost(&mut self, at: TopicIdPartition, code: ErrorCode, context: &mut Context<'_>) {
+        let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
+        partition.source_lost();
+        self.refresh.look_soon();
+        let message = format!("the source broker answers {}", code.name());
+        self.fail(at, Reason::SourceLeaderUnknown, message.into(), context);
+    }
+
+    /// A lane has something to say.
+    pub(super) fn lane_reports(&mut self, lane: u64, report: LaneReport, context: &mut Context<'_>) {
+        match report {
+            LaneReport::Left(left) => {
+                for Left { partition, serial, why } in left {
+                    if self.lanes.forget(partition, lane, serial) {
+                        self.left(partition, why, context);
+                        self.settle(partition, context);
+                    }
+                }
+            }
+            LaneReport::Answered(partitions) => {
+                for (partition, serial) in partitions {
+                    if self.lanes.fetches(partition, lane, serial)
+                        && let Some(member) = self.partitions.get_mut(&partition)
+                    {
+                        member.partition.answered();
+                        self.show(partition, None, context.shared);
+                    }
+                }
+            }
+            LaneReport::LinkBroken => self.refresh.look_soon(),
+            LaneReport::LinkChanged => {}
+            LaneReport::Ended => {
+                context.shared.board.lane_ended(&self.life.mirror, lane);
+                for partition in self.lanes.ended(lane) {
+                    if let Some(member) = self.partitions.get_mut(&partition) {
+                        member.partition.left_lane();
+                        self.settle(partition, context);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A partition has left its lane: what does that mean?
+    fn left(&mut self, at: TopicIdPartition, why: Leaving, context: &mut Context<'_>) {
+        let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
+        partition.left_lane();
+        let (reason, message) = match why {
+            Leaving::Compare => return,
+            Leaving::EpochBehind(epoch) => return partition.fell_behind(epoch),
+            Leaving::Moved(Some(hint), code) => return self.moved(at, hint, code, context),
+            Leaving::Moved(None, code) | Leaving::Unknown(code) => {
+                return self.source_lost(at, code, context);
+            }
+            Leaving::Refused(code) => {
+                let refused = format!("the source answers {}: {}", code.name(), code.message());
+                let of_permission = is_about_permission(code);
+                (if of_permission { Reason::SourceAuthorizationFailed } else { Reason::SourceError }, refused)
+            }
+            Leaving::Corrupt(why) => (Reason::CorruptBatch, why),
+            Leaving::UnsupportedFormat(why) => (Reason::UnsupportedRecordFormat, why),
+            Leaving::OutOfStep(why) => (Reason::SourceError, why),
+            Leaving::Storage(why) => (Reason::DestinationStorage, why),
+            Leaving::StaleGeneration => {
+                (Reason::DestinationNoLeader, "the partition was closed to the mirror".to_owned())
+            }
+            Leaving::NotLeaderHere => {
+                (Reason::DestinationNoLeader, "this broker does not lead it".to_owned())
+            }
+        };
+        self.fail(at, reason, message.into(), context);
+    }
+
+    /// The source says who leads now (KIP-951): no need to ask, where that is news.
+    fn moved(&mut self, at: TopicIdPartition, hint: LeaderHint, code: ErrorCode, context: &mut Context<'_>) {
+        if let Some(endpoint) = hint.endpoint {
+            self.brokers.insert(hint.leader, endpoint);
+        }
+        let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
+        let before = partition.source();
+        partition.source_seen(Some(SourceLeader { broker: hint.leader, epoch: hint.epoch }));
+        if partition.source() == before || !self.brokers.contains_key(&hint.leader) {
+            self.source_lost(at, code, context);
+        }
+    }
+}
+
+/// Closes gates; whoever no longer leads the partition needs no answer.
+fn close(cluster: &impl LocalCluster, partitions: Vec<TopicIdPartition>) {
+    let cluster = cluster.clone();
+    let gates = partitions.into_iter().map(|partition| (partition, Gate::Closed)).collect();
+    spawn(Queue::Mirror, async move { drop(cluster.set_gates(gates).await) }).detach();
+}

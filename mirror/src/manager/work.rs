@@ -1,0 +1,395 @@
+//! What is done for many partitions at once: questions to the coordinator, the controller, the owning cores
+//! and the source, and what their answers mean.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tarn_record::{BrokerId, Epoch, TopicId, TopicIdPartition};
+use tarn_transport::Endpoint;
+use tarn_wire::messages::bump_leader_epochs_request::{BumpLeaderEpochsPartition, BumpLeaderEpochsTopic};
+use tarn_wire::messages::read_mirror_states_request::{MirrorStatePartition, MirrorStateTopic};
+use tarn_wire::messages::read_mirror_states_response::MirrorStatePartitionResult;
+use tarn_wire::messages::write_mirror_states_request::{WriteMirrorStatePartition, WriteMirrorStateTopic};
+use tarn_wire::messages::{BumpLeaderEpochsRequest, ReadMirrorStatesRequest, WriteMirrorStatesRequest};
+use tarn_wire::{ErrorCode, Str};
+
+use crate::alignment::{Alignment, align};
+use crate::link;
+use crate::local_cluster::{Gate, KnownState, LocalCluster, MirrorGeneration};
+use crate::partition::{Bound, Persisted, Want};
+use crate::reasons::Reason;
+use crate::source::connections::Connections;
+use crate::source::is_about_permission;
+use crate::source::metadata::SourceLeader;
+use crate::source::offsets::{self, Question};
+use crate::state::MirrorState;
+
+/// The kinds of work; of each, one request at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Work {
+    /// Asking the coordinator.
+    ReadStates,
+    /// Having the coordinator write.
+    WriteStates,
+    /// Opening and closing gates.
+    Gates,
+    /// Comparing histories with one source broker.
+    Compare(BrokerId),
+    /// Having the controller raise leader epochs.
+    RaiseEpochs,
+}
+
+impl Work {
+    /// The work that a partition wants.
+    pub(super) fn of(want: Want) -> Option<Work> {
+        match want {
+            Want::ReadState => Some(Work::ReadStates),
+            Want::WriteState(_) => Some(Work::WriteStates),
+            Want::OpenGate | Want::CloseGate => Some(Work::Gates),
+            Want::Compare(leader) => Some(Work::Compare(leader.broker)),
+            Want::RaiseEpoch(_) => Some(Work::RaiseEpochs),
+            Want::Nothing | Want::Wait(_) | Want::SourceMetadata | Want::Fetch(..) | Want::LeaveLane => None,
+        }
+    }
+
+    /// The source broker that is asked.
+    pub(super) fn broker(self) -> Option<BrokerId> {
+        match self {
+            Work::Compare(broker) => Some(broker),
+            _ => None,
+        }
+    }
+}
+
+/// A partition for which work is done.
+pub(super) struct Item {
+    pub(super) partition: TopicIdPartition,
+    pub(super) life: u64,
+    pub(super) topic: Arc<str>,
+    pub(super) want: Want,
+    pub(super) bound: Bound,
+    pub(super) state_epoch: i32,
+    pub(super) trouble: Option<(Reason, Arc<str>)>,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// What the coordinator has.
+    Read(Persisted),
+    /// The coordinator has written the state as this number.
+    Written(MirrorState, i32),
+    /// Somebody else has written meanwhile.
+    WrittenByOthers,
+    /// The gate is closed.
+    GateClosed,
+    /// The gate is open.
+    GateOpened(MirrorGeneration),
+    /// Histories were compared with this leader's.
+    Compared(SourceLeader, Alignment),
+    /// The controller has raised the leader epoch above this; the metadata will show it.
+    Raised(Epoch),
+    /// The source's broker does not lead it.
+    SourceLost(ErrorCode),
+    /// It went wrong.
+    Failed(Reason, String),
+}
+
+/// Where work is done.
+pub(super) struct Site {
+    pub(super) mirror: Arc<str>,
+    pub(super) connections: Rc<Connections>,
+    /// The source broker that is asked, where one is.
+    pub(super) endpoint: Option<Endpoint>,
+}
+
+type Answers<T> = BTreeMap<TopicIdPartition, T>;
+
+/// Does the work; one outcome for each item, in their order.
+pub(super) async fn run(
+    work: Work,
+    site: &Site,
+    cluster: &impl LocalCluster,
+    items: Vec<Item>,
+) -> Vec<Outcome> {
+    match work {
+        Work::ReadStates => read_states(&site.mirror, cluster, &items).await,
+        Work::WriteStates => write_states(&site.mirror, cluster, &items).await,
+        Work::Gates => set_gates(cluster, &items).await,
+        Work::Compare(_) => compare(site, cluster, &items).await,
+        Work::RaiseEpochs => raise_epochs(cluster, &items).await,
+    }
+}
+
+async fn read_states(mirror: &str, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
+    let partition = |item: &Item| MirrorStatePartition { partition_index: item.partition.partition.0 };
+    let topics = by_topic(items, partition)
+        .into_iter()
+        .map(|(topic_name, id, partitions)| MirrorStateTopic { topic_name, topic_id: id.0, partitions })
+        .collect();
+    let response = match cluster.call(ReadMirrorStatesRequest { mirror_name: mirror.into(), topics }).await {
+        Ok(response) => response,
+        Err(error) => return all_failed(items, Reason::CoordinatorUnavailable, &error),
+    };
+    if let Some(why) = refusal(response.error_code, &response.error_message) {
+        return all_failed(items, Reason::CoordinatorUnavailable, &why);
+    }
+    let mut answers: Answers<Outcome> = Answers::new();
+    let mut known = Vec::new();
+    for topic in response.topics {
+        for answer in topic.partitions {
+            let partition = place(topic.topic_id, answer.partition_index);
+            let outcome = read_state(&answer);
+            if let Outcome::Read(persisted) = &outcome {
+                known.push((partition, persisted.state.map_or(KnownState::None, KnownState::Known)));
+            }
+            answers.insert(partition, outcome);
+        }
+    }
+    cluster.set_states(known).await;
+    in_order(items, answers, Reason::CoordinatorUnavailable)
+}
+
+fn read_state(answer: &MirrorStatePartitionResult) -> Outcome {
+    if let Some(why) = refusal(answer.error_code, &answer.error_message) {
+        return Outcome::Failed(Reason::CoordinatorUnavailable, why);
+    }
+    let state = match answer.state {
+        -1 => None,
+        byte => match MirrorState::from_byte(byte) {
+            Ok(state) => Some(state),
+            Err(error) => return Outcome::Failed(Reason::CoordinatorUnavailable, error.to_string()),
+        },
+    };
+    Outcome::Read(Persisted {
+        state,
+        state_epoch: answer.state_epoch,
+        version: answer.state_version,
+        reason: answer.reason_code.as_ref().and_then(|code| Reason::from_code(code)),
+        message: answer.error_message.as_ref().map(|message| Arc::from(&**message)),
+    })
+}
+
+async fn write_states(mirror: &str, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
+    let topics = by_topic(items, state_to_write)
+        .into_iter()
+        .map(|(topic_name, id, partitions)| WriteMirrorStateTopic { topic_name, topic_id: id.0, partitions })
+        .collect();
+    let response = match cluster.call(WriteMirrorStatesRequest { mirror_name: mirror.into(), topics }).await {
+        Ok(response) => response,
+        Err(error) => return all_failed(items, Reason::CoordinatorUnavailable, &error),
+    };
+    if let Some(why) = refusal(response.error_code, &response.error_message) {
+        return all_failed(items, Reason::CoordinatorUnavailable, &why);
+    }
+    let states: Answers<MirrorState> = items
+        .iter()
+        .filter_map(|item| match item.want {
+            Want::WriteState(state) => Some((item.partition, state)),
+            _ => None,
+        })
+        .collect();
+    let mut answers: Answers<Outcome> = Answers::new();
+    let mut known = Vec::new();
+    for topic in response.topics {
+        for answer in topic.partitions {
+            let partition = place(topic.topic_id, answer.partition_index);
+            let Some(state) = states.get(&partition) else { continue };
+            let outcome = match refusal(answer.error_code, &answer.error_message) {
+                None => {
+                    known.push((partition, KnownState::Known(*state)));
+                    Outcome::Written(*state, answer.state_epoch)
+                }
+                Some(why) => match ErrorCode(answer.error_code) {
+                    ErrorCode::FENCED_STATE_EPOCH => Outcome::WrittenByOthers,
+                    ErrorCode::FENCED_LEADER_EPOCH => Outcome::Failed(Reason::DestinationNoLeader, why),
+                    _ => Outcome::Failed(Reason::CoordinatorUnavailable, why),
+                },
+            };
+            answers.insert(partition, outcome);
+        }
+    }
+    cluster.set_states(known).await;
+    in_order(items, answers, Reason::CoordinatorUnavailable)
+}
+
+fn state_to_write(item: &Item) -> WriteMirrorStatePartition {
+    let state = match item.want {
+        Want::WriteState(state) => state.to_byte(),
+        _ => -1,
+    };
+    let is_failed = state == MirrorState::Failed.to_byte();
+    let trouble = item.trouble.as_ref().filter(|_| is_failed);
+    WriteMirrorStatePartition {
+        partition_index: item.partition.partition.0,
+        state,
+        leader_epoch: item.bound.leader_epoch.0,
+        state_epoch: item.state_epoch,
+        state_version: item.bound.version,
+        error_message: trouble.map(|(_, message)| Str::from(&**message)),
+        reason_code: trouble.map(|(reason, _)| Str::from(reason.code())),
+        retry_attempt: if is_failed { -1 } else { 0 },
+        non_retryable: is_failed,
+        ..WriteMirrorStatePartition::default()
+    }
+}
+
+async fn set_gates(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
+    let gate = |item: &Item| if item.want == Want::OpenGate { Gate::Open } else { Gate::Closed };
+    let set = cluster.set_gates(items.iter().map(|item| (item.partition, gate(item))).collect()).await;
+    let outcome = |(item, result): (&Item, Result<MirrorGeneration, _>)| match (result, gate(item)) {
+        (Ok(generation), Gate::Open) => Outcome::GateOpened(generation),
+        (Ok(_), Gate::Closed) => Outcome::GateClosed,
+        (Err(error), _) => Outcome::Failed(Reason::DestinationNoLeader, format!("{error}")),
+    };
+    let mut outcomes: Vec<Outcome> = items.iter().zip(set).map(outcome).collect();
+    fill(&mut outcomes, items.len(), Reason::DestinationNoLeader);
+    outcomes
+}
+
+async fn compare(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
+    let ends = cluster.ends(items.iter().map(|item| item.partition).collect()).await;
+    let mut outcomes: BTreeMap<usize, Outcome> = BTreeMap::new();
+    let mut questions = Vec::new();
+    for (index, (item, ours)) in items.iter().zip(ends).enumerate() {
+        let Want::Compare(leader) = item.want else { continue };
+        match ours {
+            Ok(ours) => questions.push((
+                index,
+                leader,
+                Question {
+                    topic: item.topic.clone(),
+                    partition: item.partition.partition,
+                    leader_epoch: leader.epoch,
+                    ours,
+                },
+            )),
+            Err(error) => {
+                outcomes.insert(index, Outcome::Failed(Reason::DestinationNoLeader, error.to_string()));
+            }
+        }
+    }
+    let asked: Vec<Question> = questions.iter().map(|(_, _, question)| question.clone()).collect();
+    let answers = match &site.endpoint {
+        Some(endpoint) => match site.connections.to(endpoint).await {
+            Ok(client) => offsets::ask(&client, &asked).await,
+            Err(error) => Err(error),
+        },
+        None => Ok(vec![Err(ErrorCode::BROKER_NOT_AVAILABLE); asked.len()]),
+    };
+    match answers {
+        Ok(answers) => {
+            for ((index, leader, question), answer) in questions.into_iter().zip(answers) {
+                let outcome = match answer {
+                    Ok(source) => Outcome::Compared(leader, align(&question.ours, &source)),
+                    Err(code) if is_about_leaders(code) => Outcome::SourceLost(code),
+                    Err(code) => refused_by_source(code),
+                };
+                outcomes.insert(index, outcome);
+            }
+        }
+        Err(error) => {
+            for (index, ..) in questions {
+                outcomes.insert(index, Outcome::Failed(link::reason(&error), error.to_string()));
+            }
+        }
+    }
+    let missing = || Outcome::Failed(Reason::DestinationNoLeader, "the log's end is not known".to_owned());
+    (0..items.len()).map(|index| outcomes.remove(&index).unwrap_or_else(missing)).collect()
+}
+
+fn refused_by_source(code: ErrorCode) -> Outcome {
+    let message = format!("the source answers {}: {}", code.name(), code.message());
+    let of_permission = is_about_permission(code);
+    Outcome::Failed(
+        if of_permission { Reason::SourceAuthorizationFailed } else { Reason::SourceError },
+        message,
+    )
+}
+
+/// Errors that are over once the right leader is known, or knows its own log.
+fn is_about_leaders(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
+            | ErrorCode::LEADER_NOT_AVAILABLE
+            | ErrorCode::FENCED_LEADER_EPOCH
+            | ErrorCode::UNKNOWN_LEADER_EPOCH
+            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode::OFFSET_NOT_AVAILABLE
+            | ErrorCode::KAFKA_STORAGE_ERROR
+            | ErrorCode::BROKER_NOT_AVAILABLE
+    )
+}
+
+async fn raise_epochs(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
+    let above = |item: &Item| match item.want {
+        Want::RaiseEpoch(above) => above,
+        _ => Epoch::NONE,
+    };
+    let partition = |item: &Item| BumpLeaderEpochsPartition {
+        partition_index: item.partition.partition.0,
+        min_leader_epoch: above(item).0,
+    };
+    let topics = by_topic(items, partition)
+        .into_iter()
+        .map(|(topic_name, _, partitions)| BumpLeaderEpochsTopic { topic_name, partitions })
+        .collect();
+    let response = match cluster.call(BumpLeaderEpochsRequest { topics }).await {
+        Ok(response) => response,
+        Err(error) => return all_failed(items, Reason::ControllerUnavailable, &error),
+    };
+    if let Some(why) = refusal(response.error_code, &response.error_message) {
+        return all_failed(items, Reason::ControllerUnavailable, &why);
+    }
+    let mut answers: BTreeMap<(Str, i32), Option<String>> = BTreeMap::new();
+    for topic in response.topics {
+        for answer in topic.partitions {
+            let why = refusal(answer.error_code, &answer.error_message);
+            answers.insert((topic.topic_name.clone(), answer.partition_index), why);
+        }
+    }
+    let outcome = |item: &Item| match answers.get(&(Str::from(&*item.topic), item.partition.partition.0)) {
+        Some(None) => Outcome::Raised(above(item)),
+        Some(Some(why)) => Outcome::Failed(Reason::ControllerUnavailable, why.clone()),
+        None => unanswered(Reason::ControllerUnavailable),
+    };
+    items.iter().map(outcome).collect()
+}
+
+fn by_topic<T>(items: &[Item], partition: impl Fn(&Item) -> T) -> Vec<(Str, TopicId, Vec<T>)> {
+    let mut topics: BTreeMap<TopicId, (Str, Vec<T>)> = BTreeMap::new();
+    for item in items {
+        let topic = topics.entry(item.partition.topic_id);
+        topic.or_insert_with(|| (Str::from(&*item.topic), Vec::new())).1.push(partition(item));
+    }
+    topics.into_iter().map(|(id, (name, partitions))| (name, id, partitions)).collect()
+}
+
+fn place(topic_id: uuid::Uuid, partition: i32) -> TopicIdPartition {
+    TopicIdPartition { topic_id: TopicId(topic_id), partition: tarn_record::PartitionIndex(partition) }
+}
+
+/// Why an answer is none; `None` where it is one.
+fn refusal(code: i16, message: &Option<Str>) -> Option<String> {
+    let code = ErrorCode(code);
+    let why = message.as_ref().map_or(code.message(), |message| message);
+    (code != ErrorCode::NONE).then(|| format!("{}: {why}", code.name()))
+}
+
+fn in_order(items: &[Item], mut answers: Answers<Outcome>, reason: Reason) -> Vec<Outcome> {
+    items.iter().map(|item| answers.remove(&item.partition).unwrap_or_else(|| unanswered(reason))).collect()
+}
+
+fn all_failed(items: &[Item], reason: Reason, why: &impl std::fmt::Display) -> Vec<Outcome> {
+    items.iter().map(|_| Outcome::Failed(reason, why.to_string())).collect()
+}
+
+fn fill(outcomes: &mut Vec<Outcome>, count: usize, reason: Reason) {
+    outcomes.resize_with(count, || unanswered(reason));
+}
+
+fn unanswered(reason: Reason) -> Outcome {
+    Outcome::Failed(reason, "the answer leaves the partition out".to_owned())
+}

@@ -1,0 +1,505 @@
+//! The life of one mirrored partition that this broker leads: what is known of it, and the next step.
+//!
+//! Every fact that arrives is written down here, and `want` reads the next step from the facts alone, so a
+//! partition that starts, restarts, moves or recovers goes one way: read the state, compare histories,
+//! raise the epoch, write MIRRORING once, open the gate, fetch. Sans-IO; owned by the manager.
+//!
+//! Invariants:
+//! * MIRRORING is shown only while a lane fetches the partition;
+//! * the gate opens only after MIRRORING is persisted and histories were compared, and it is closed
+//!   before they are compared again;
+//! * waiting for the source's metadata or for this cluster is no failure.
+
+use std::sync::Arc;
+
+use tarn_image::DesiredState;
+use tarn_record::{BrokerId, Epoch, Offset};
+
+use crate::alignment::Alignment;
+use crate::backoff::Backoff;
+use crate::limits;
+use crate::local_cluster::{KnownState, MirrorGeneration};
+use crate::reasons::{Reason, Treatment};
+use crate::source::metadata::SourceLeader;
+use crate::state::MirrorState;
+
+/// What the metadata says of a mirrored partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// What the operator wants of its topic.
+    pub desired: DesiredState,
+    /// The version of the binding.
+    pub version: i64,
+    /// The leader epoch here.
+    pub leader_epoch: Epoch,
+}
+
+/// What the coordinator has of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Persisted {
+    /// The state; `None` where there is none.
+    pub state: Option<MirrorState>,
+    /// The number of the write.
+    pub state_epoch: i32,
+    /// The version of the binding that it belongs to.
+    pub version: i64,
+    /// Why it failed.
+    pub reason: Option<Reason>,
+    /// The same for a person.
+    pub message: Option<Arc<str>>,
+}
+
+/// From where to fetch, once histories were compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aligned {
+    /// The first offset.
+    pub from: Offset,
+    /// The epoch of the record before it.
+    pub last_epoch: Epoch,
+}
+
+/// How failures are tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// `mirror.failed.retry.initial.backoff.ms` and `.max.backoff.ms`.
+    pub backoff: Backoff,
+    /// `mirror.failed.retry.max.attempts`; after these an operator is waited for.
+    pub attempts_max: u16,
+}
+
+/// The next step of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// None: it is fetched, or nothing is to be done.
+    Nothing,
+    /// None before this time.
+    Wait(u64),
+    /// To know what the coordinator has.
+    ReadState,
+    /// To have the coordinator write this.
+    WriteState(MirrorState),
+    /// To know who leads it at the source.
+    SourceMetadata,
+    /// To compare histories with this broker.
+    Compare(SourceLeader),
+    /// To have the controller raise the leader epoch above this.
+    RaiseEpoch(Epoch),
+    /// To have the gate closed.
+    CloseGate,
+    /// To have it opened.
+    OpenGate,
+    /// To be fetched.
+    Fetch(SourceLeader, Aligned, MirrorGeneration),
+    /// To be fetched no more.
+    LeaveLane,
+}
+
+/// What is not well with a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The code.
+    pub reason: Reason,
+    /// A sentence.
+    pub message: Arc<str>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Waiting until then, in the state it has.
+    Held(u64),
+    /// FAILED, tried again then.
+    Failed(u64),
+    /// FAILED, waiting for an operator.
+    Terminal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GateNow {
+    Closed,
+    /// It may be open under an opening that nothing is fetched for any more.
+    MustClose,
+    Open(MirrorGeneration),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Raising {
+    above: Epoch,
+    asked_at_ms: u64,
+}
+
+/// One partition.
+#[derive(Debug)]
+pub struct Partition {
+    bound: Bound,
+    persisted: Option<Persisted>,
+    source: Option<SourceLeader>,
+    aligned: Option<Aligned>,
+    gate: GateNow,
+    /// The leader epoch here must be above this: a batch has it.
+    behind: Option<Epoch>,
+    raising: Option<Raising>,
+    in_lane: bool,
+    trouble: Option<Trouble>,
+    attempts: u16,
+    holds: u32,
+    busy: bool,
+}
+
+impl Partition {
+    /// A partition of which only the metadata is known.
+    pub fn new(bound: Bound) -> Partition {
+        Partition {
+            bound,
+            persisted: None,
+            source: None,
+            aligned: None,
+            gate: GateNow::Closed,
+            behind: None,
+            raising: None,
+            in_lane: false,
+            trouble: None,
+            attempts: 0,
+            holds: 0,
+            busy: false,
+        }
+    }
+
+    /// The next step.
+    pub fn want(&self, now_ms: u64) -> Want {
+        if self.busy {
+            return Want::Nothing;
+        }
+        if self.in_lane {
+            return self.want_in_lane(now_ms);
+        }
+        if self.gate == GateNow::MustClose {
+            return self.held_or(now_ms, Want::CloseGate);
+        }
+        if self.bound.desired != DesiredState::Mirroring {
+            return if self.persisted.is_none() {
+                self.held_or(now_ms, Want::ReadState)
+            } else {
+                Want::Nothing
+            };
+        }
+        let Some(persisted) = &self.persisted else { return self.held_or(now_ms, Want::ReadState) };
+        let failed_for_good = persisted.state == Some(MirrorState::Failed) && !self.is_older(persisted);
+        if self.is_terminal() {
+            return if failed_for_good { Want::Nothing } else { Want::WriteState(MirrorState::Failed) };
+        }
+        if failed_for_good {
+            return Want::Nothing;
+        }
+        let begins = matches!(persisted.state, None | Some(MirrorState::Stopped | MirrorState::Failed));
+        let step =
+            if begins { Want::WriteState(MirrorState::LogAlignment) } else { self.want_to_fetch(now_ms) };
+        self.held_or(now_ms, step)
+    }
+
+    /// The state to show: MIRRORING only where it is fetched.
+    pub fn state(&self) -> MirrorState {
+        if self.trouble.as_ref().is_some_and(|trouble| !matches!(trouble.kind, Kind::Held(_))) {
+            return MirrorState::Failed;
+        }
+        let Some(persisted) = &self.persisted else { return MirrorState::LogAlignment };
+        match persisted.state {
+            Some(MirrorState::Mirroring) if self.in_lane => MirrorState::Mirroring,
+            Some(MirrorState::Mirroring) if self.bound.desired != DesiredState::Mirroring => {
+                MirrorState::Mirroring
+            }
+            None | Some(MirrorState::Mirroring | MirrorState::LogAlignment) if self.raising.is_some() => {
+                MirrorState::EpochFencing
+            }
+            None | Some(MirrorState::Mirroring) => MirrorState::LogAlignment,
+            Some(MirrorState::Failed) if self.is_older(persisted) => MirrorState::LogAlignment,
+            Some(state) => state,
+        }
+    }
+
+    /// The reason and message to show.
+    pub fn trouble(&self) -> Option<(Reason, Arc<str>)> {
+        if let Some(trouble) = &self.trouble {
+            return Some((trouble.reason, trouble.message.clone()));
+        }
+        let failed =
+            self.persisted.as_ref().filter(|persisted| persisted.state == Some(MirrorState::Failed))?;
+        Some((failed.reason?, failed.message.clone().unwrap_or_default()))
+    }
+
+    /// Which retry it is in; 0 for none, −1 where it is not tried again.
+    pub fn retry_attempt(&self) -> i16 {
+        match (&self.trouble, self.state()) {
+            (Some(Trouble { kind: Kind::Failed(_), .. }), _) => {
+                i16::try_from(self.attempts).unwrap_or(i16::MAX)
+            }
+            (_, MirrorState::Failed) => -1,
+            _ => 0,
+        }
+    }
+
+    /// What the owning core needs to know for its read-only guard.
+    pub fn known_state(&self) -> KnownState {
+        match &self.persisted {
+            None => KnownState::Unknown,
+            Some(Persisted { state: None, .. }) => KnownState::None,
+            Some(Persisted { state: Some(state), .. }) => KnownState::Known(*state),
+        }
+    }
+
+    /// The metadata here.
+    pub fn bound(&self) -> Bound {
+        self.bound
+    }
+
+    /// The number of the coordinator's last write that is known; −1 before one is.
+    pub fn state_epoch(&self) -> i32 {
+        self.persisted.as_ref().map_or(-1, |persisted| persisted.state_epoch)
+    }
+
+    /// Who leads it at the source.
+    pub fn source(&self) -> Option<SourceLeader> {
+        self.source
+    }
+
+    /// True while a lane fetches it.
+    pub fn is_in_lane(&self) -> bool {
+        self.in_lane
+    }
+
+    /// A step has begun: until it ends, nothing else is wanted.
+    pub fn begin(&mut self) {
+        self.busy = true;
+    }
+
+    /// The step has ended, with whatever is told next.
+    pub fn end(&mut self) {
+        self.busy = false;
+    }
+
+    /// The metadata has changed.
+    pub fn rebound(&mut self, bound: Bound) {
+        if bound.version != self.bound.version {
+            self.trouble = None;
+            self.attempts = 0;
+        }
+        self.bound = bound;
+        if self.raising.is_some_and(|raising| bound.leader_epoch > raising.above) {
+            self.raising = None;
+        }
+        if self.behind.is_some_and(|behind| bound.leader_epoch >= behind) {
+            self.behind = None;
+        }
+    }
+
+    /// The coordinator has answered.
+    pub fn state_read(&mut self, persisted: Persisted) {
+        self.persisted = Some(persisted);
+        self.went_well();
+    }
+
+    /// The coordinator has written a state.
+    pub fn state_written(&mut self, state: MirrorState, state_epoch: i32) {
+        let trouble = self.trouble.as_ref().filter(|_| state == MirrorState::Failed);
+        self.persisted = Some(Persisted {
+            state: Some(state),
+            state_epoch,
+            version: self.bound.version,
+            reason: trouble.map(|trouble| trouble.reason),
+            message: trouble.map(|trouble| trouble.message.clone()),
+        });
+        self.went_well();
+    }
+
+    /// Somebody else has written: what the coordinator has must be read again.
+    pub fn state_unknown(&mut self) {
+        self.persisted = None;
+    }
+
+    /// The source's metadata tell who leads it. Older news than what is known is left aside. A new leader
+    /// or epoch means that histories must be compared again.
+    pub fn source_seen(&mut self, leader: Option<SourceLeader>) {
+        let leader = leader.filter(|leader| leader.broker != BrokerId::NONE);
+        let Some(leader) = leader else {
+            if !self.in_lane {
+                self.source = None;
+            }
+            return;
+        };
+        let is_older = |known: SourceLeader| leader.epoch != Epoch::NONE && leader.epoch < known.epoch;
+        if self.source == Some(leader) || self.source.is_some_and(is_older) {
+            return;
+        }
+        self.source = Some(leader);
+        self.aligned = None;
+    }
+
+    /// The source's broker says that it does not lead it: somebody else must be found.
+    pub fn source_lost(&mut self) {
+        self.source = None;
+        self.aligned = None;
+    }
+
+    /// Histories were compared.
+    pub fn compared(&mut self, alignment: Alignment) {
+        match alignment {
+            Alignment::GoOn { from, last_epoch, .. } => {
+                self.aligned = Some(Aligned { from, last_epoch });
+                self.went_well();
+            }
+            Alignment::Diverged(why) => self.fails_for_good(Reason::SourceTruncated, Arc::from(why)),
+        }
+    }
+
+    /// The controller has been asked to raise the leader epoch above this; the metadata will show it.
+    pub fn raise_asked(&mut self, above: Epoch, now_ms: u64) {
+        if self.bound.leader_epoch <= above {
+            self.raising = Some(Raising { above, asked_at_ms: now_ms });
+        }
+        self.went_well();
+    }
+
+    /// The gate is closed.
+    pub fn gate_closed(&mut self) {
+        self.gate = GateNow::Closed;
+        self.went_well();
+    }
+
+    /// The gate is open.
+    pub fn gate_opened(&mut self, generation: MirrorGeneration) {
+        self.gate = GateNow::Open(generation);
+        self.went_well();
+    }
+
+    /// A lane has been told to fetch it.
+    pub fn joined_lane(&mut self) {
+        self.in_lane = true;
+        self.holds = 0;
+        self.trouble = None;
+    }
+
+    /// No lane fetches it any more: what is on its way must not be appended, and histories must be
+    /// compared before it is fetched again.
+    pub fn left_lane(&mut self) {
+        self.in_lane = false;
+        self.aligned = None;
+        self.gate = GateNow::MustClose;
+    }
+
+    /// The source has answered for it: what failed before is over.
+    pub fn answered(&mut self) {
+        self.attempts = 0;
+        self.holds = 0;
+        self.trouble = None;
+    }
+
+    /// A batch of the source has this epoch, which is above ours.
+    pub fn fell_behind(&mut self, epoch: Epoch) {
+        self.behind = Some(epoch.max(self.behind.unwrap_or(epoch)));
+    }
+
+    /// Something went wrong; how it goes on is the reason's to say. `spread` is drawn from 0 to 1.
+    pub fn failed(
+        &mut self,
+        reason: Reason,
+        message: Arc<str>,
+        now_ms: u64,
+        spread: f64,
+        policy: &RetryPolicy,
+    ) {
+        let kind = match reason.treatment() {
+            Treatment::Terminal => Kind::Terminal,
+            Treatment::Retried if !is_waited_for(reason) => {
+                if self.attempts >= policy.attempts_max {
+                    return self.fails_for_good(reason, message);
+                }
+                self.attempts += 1;
+                Kind::Failed(now_ms + policy.backoff.wait_ms(u32::from(self.attempts), spread))
+            }
+            Treatment::Retried | Treatment::OfTheLink | Treatment::Notice => {
+                self.holds = self.holds.saturating_add(1);
+                Kind::Held(now_ms + Backoff::new(limits::HOLD_MS).wait_ms(self.holds, spread))
+            }
+        };
+        self.trouble = Some(Trouble { reason, message, kind });
+    }
+
+    fn fails_for_good(&mut self, reason: Reason, message: Arc<str>) {
+        self.trouble = Some(Trouble { reason, message, kind: Kind::Terminal });
+    }
+
+    /// A step has ended well, which ends a wait; a failure ends only where the source answers again.
+    fn went_well(&mut self) {
+        if self.trouble.as_ref().is_some_and(|trouble| matches!(trouble.kind, Kind::Held(_))) {
+            self.trouble = None;
+        }
+    }
+
+    fn want_in_lane(&self, now_ms: u64) -> Want {
+        let is_led_elsewhere = self.aligned.is_none();
+        if self.bound.desired != DesiredState::Mirroring || is_led_elsewhere || self.is_terminal() {
+            return Want::LeaveLane;
+        }
+        self.want_epoch(now_ms).map_or(Want::Nothing, |want| self.held_or(now_ms, want))
+    }
+
+    fn want_to_fetch(&self, now_ms: u64) -> Want {
+        let Some(source) = self.source else { return Want::SourceMetadata };
+        let Some(aligned) = self.aligned else { return Want::Compare(source) };
+        if let Some(want) = self.want_epoch(now_ms) {
+            return want;
+        }
+        if self.persisted.as_ref().is_none_or(|persisted| persisted.state != Some(MirrorState::Mirroring)) {
+            return Want::WriteState(MirrorState::Mirroring);
+        }
+        match self.gate {
+            GateNow::Open(generation) => Want::Fetch(source, aligned, generation),
+            GateNow::Closed | GateNow::MustClose => Want::OpenGate,
+        }
+    }
+
+    /// What the leader epoch needs, if anything.
+    fn want_epoch(&self, now_ms: u64) -> Option<Want> {
+        if let Some(Raising { asked_at_ms, .. }) = self.raising {
+            let again_at_ms = asked_at_ms + limits::EPOCH_SHOWN_WITHIN_MS;
+            if now_ms < again_at_ms {
+                return Some(Want::Wait(again_at_ms));
+            }
+        }
+        let ours = self.bound.leader_epoch.0;
+        let at_source = self.source.map_or(Epoch::NONE, |source| source.epoch);
+        let needed = self.behind.unwrap_or(Epoch::NONE).max(at_source);
+        let is_near = needed.0 > ours.saturating_sub(limits::EPOCH_MARGIN) && needed != Epoch::NONE;
+        is_near.then(|| Want::RaiseEpoch(Epoch(needed.0.saturating_add(limits::EPOCH_LEAP))))
+    }
+
+    fn held_or(&self, now_ms: u64, step: Want) -> Want {
+        match self.trouble.as_ref().map(|trouble| trouble.kind) {
+            Some(Kind::Held(until) | Kind::Failed(until)) if until > now_ms => Want::Wait(until),
+            _ => step,
+        }
+    }
+
+    fn is_terminal(&self) -> bool {
+        self.trouble.as_ref().is_some_and(|trouble| trouble.kind == Kind::Terminal)
+    }
+
+    fn is_older(&self, persisted: &Persisted) -> bool {
+        persisted.version < self.bound.version
+    }
+}
+
+/// Reasons that a partition waits for without having failed.
+fn is_waited_for(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::SourceLeaderUnknown
+            | Reason::CoordinatorUnavailable
+            | Reason::ControllerUnavailable
+            | Reason::DestinationNoLeader
+            | Reason::EpochBehind
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,311 @@
+//! Lives of partitions, step by step.
+
+use super::*;
+use proptest::prelude::*;
+
+const POLICY: RetryPolicy =
+    RetryPolicy { backoff: Backoff { initial_ms: 100, max_ms: 1000 }, attempts_max: 3 };
+
+#[test]
+fn a_new_partition_goes_through_alignment_to_fetching_and_persists_twice() {
+    let mut partition = partition();
+    let mut written = Vec::new();
+    let steps = run(&mut partition, &mut written);
+    assert_eq!(
+        steps,
+        [
+            "ReadState",
+            "WriteState",
+            "SourceMetadata",
+            "Compare",
+            "RaiseEpoch",
+            "Wait",
+            "WriteState",
+            "OpenGate",
+            "Fetch"
+        ]
+    );
+    assert_eq!(written, [MirrorState::LogAlignment, MirrorState::Mirroring]);
+    assert_eq!(partition.state(), MirrorState::Mirroring);
+    assert_eq!(partition.want(0), Want::Nothing);
+}
+
+#[test]
+fn a_restart_compares_histories_again_and_writes_nothing() {
+    let mut partition = partition();
+    partition.state_read(persisted(MirrorState::Mirroring));
+    assert_eq!(partition.state(), MirrorState::LogAlignment, "it is not fetched yet");
+    partition.rebound(Bound { leader_epoch: Epoch(99), ..partition.bound() });
+    let mut written = Vec::new();
+    assert_eq!(run(&mut partition, &mut written), ["SourceMetadata", "Compare", "OpenGate", "Fetch"]);
+    assert_eq!(written, []);
+}
+
+#[test]
+fn waiting_for_the_source_or_the_coordinator_never_shows_failed() {
+    let mut partition = partition();
+    for _ in 0..100 {
+        partition.failed(Reason::CoordinatorUnavailable, "loading".into(), 0, 0.5, &POLICY);
+        assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::LogAlignment, 0));
+    }
+    assert!(matches!(partition.want(0), Want::Wait(until) if until <= 2400));
+    partition.state_read(persisted(MirrorState::Mirroring));
+    partition.failed(Reason::SourceUnreachable, "gone".into(), 0, 0.5, &POLICY);
+    assert_eq!(partition.state(), MirrorState::LogAlignment);
+    assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::SourceUnreachable));
+}
+
+#[test]
+fn a_failure_is_tried_again_until_its_attempts_are_used_up_and_is_then_persisted() {
+    let mut partition = fetched();
+    for attempt in 1..=3 {
+        partition.left_lane();
+        partition.gate_closed();
+        partition.failed(Reason::DestinationStorage, "disk".into(), 1000, 0.5, &POLICY);
+        assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Failed, attempt));
+        assert!(matches!(partition.want(1000), Want::Wait(until) if until > 1000));
+    }
+    partition.failed(Reason::DestinationStorage, "disk".into(), 1000, 0.5, &POLICY);
+    assert_eq!(
+        (partition.want(1000), partition.retry_attempt()),
+        (Want::WriteState(MirrorState::Failed), -1)
+    );
+    partition.state_written(MirrorState::Failed, 9);
+    assert_eq!(partition.want(u64::MAX), Want::Nothing);
+    assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
+}
+
+#[test]
+fn an_answer_of_the_source_forgets_failed_attempts() {
+    let mut partition = fetched();
+    partition.left_lane();
+    partition.failed(Reason::DestinationStorage, "disk".into(), 0, 0.5, &POLICY);
+    partition.gate_closed();
+    partition.compared(go_on());
+    partition.joined_lane();
+    partition.answered();
+    assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Mirroring, 0));
+}
+
+#[test]
+fn a_failed_partition_waits_for_a_new_version_of_the_binding() {
+    let mut partition = partition();
+    partition.state_read(Persisted { reason: Some(Reason::CorruptBatch), ..persisted(MirrorState::Failed) });
+    assert_eq!((partition.want(0), partition.state()), (Want::Nothing, MirrorState::Failed));
+    assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::CorruptBatch));
+    partition.rebound(Bound { version: 2, ..partition.bound() });
+    assert_eq!(partition.want(0), Want::WriteState(MirrorState::LogAlignment));
+    assert_eq!(partition.state(), MirrorState::LogAlignment);
+}
+
+#[test]
+fn a_new_leader_at_the_source_takes_the_partition_out_of_its_lane_and_compares_again() {
+    let mut partition = fetched();
+    partition.source_seen(Some(leader(2, 6)));
+    assert_eq!(partition.want(0), Want::LeaveLane);
+    partition.left_lane();
+    assert_eq!(partition.want(0), Want::CloseGate);
+    partition.gate_closed();
+    assert_eq!(partition.want(0), Want::Compare(leader(2, 6)));
+}
+
+#[test]
+fn old_news_of_the_source_change_nothing() {
+    let mut partition = fetched();
+    partition.source_seen(Some(leader(9, 4)));
+    partition.source_seen(None);
+    partition.source_seen(Some(SourceLeader { broker: BrokerId::NONE, epoch: Epoch(7) }));
+    assert_eq!((partition.want(0), partition.source()), (Want::Nothing, Some(leader(1, 5))));
+}
+
+#[test]
+fn a_log_that_has_diverged_fails_for_good() {
+    let mut partition = partition();
+    partition.state_read(persisted(MirrorState::Mirroring));
+    partition.source_seen(Some(leader(1, 5)));
+    partition.compared(Alignment::Diverged("it ends at 9 there".into()));
+    assert_eq!(
+        (partition.want(0), partition.state()),
+        (Want::WriteState(MirrorState::Failed), MirrorState::Failed)
+    );
+}
+
+#[test]
+fn a_batch_of_a_higher_epoch_raises_ours_before_it_is_fetched_again() {
+    let mut partition = fetched();
+    partition.left_lane();
+    partition.fell_behind(Epoch(200));
+    partition.gate_closed();
+    partition.compared(go_on());
+    assert_eq!(partition.want(0), Want::RaiseEpoch(Epoch(210)));
+    partition.raise_asked(Epoch(210), 0);
+    assert_eq!((partition.want(0), partition.state()), (Want::Wait(5000), MirrorState::EpochFencing));
+    assert_eq!(partition.want(5000), Want::RaiseEpoch(Epoch(210)), "it is asked again");
+    partition.rebound(Bound { leader_epoch: Epoch(211), ..partition.bound() });
+    assert_eq!(partition.want(0), Want::OpenGate);
+}
+
+#[test]
+fn a_near_epoch_is_raised_while_fetching_goes_on() {
+    let mut partition = fetched();
+    partition.rebound(Bound { leader_epoch: Epoch(7), ..partition.bound() });
+    assert_eq!(partition.want(0), Want::RaiseEpoch(Epoch(15)));
+    assert_eq!(partition.state(), MirrorState::Mirroring);
+    partition.rebound(Bound { leader_epoch: Epoch(8), ..partition.bound() });
+    assert_eq!(partition.want(0), Want::Nothing);
+}
+
+#[test]
+fn a_pause_leaves_the_lane_and_closes_the_gate() {
+    let mut partition = fetched();
+    partition.rebound(Bound { desired: DesiredState::Paused, version: 2, ..partition.bound() });
+    assert_eq!(partition.want(0), Want::LeaveLane);
+    partition.left_lane();
+    assert_eq!(partition.want(0), Want::CloseGate);
+    partition.gate_closed();
+    assert_eq!((partition.want(0), partition.state()), (Want::Nothing, MirrorState::Mirroring));
+}
+
+#[derive(Clone, Debug)]
+enum Fact {
+    Desired(DesiredState),
+    Version(i64),
+    OurEpoch(i32),
+    Read(Option<MirrorState>),
+    Source(Option<(i32, i32)>),
+    Lost,
+    Failed(usize),
+    Left,
+    Behind(i32),
+    Step,
+    Time(u64),
+}
+
+proptest! {
+    /// Whatever happens in whatever order: it is fetched only under an open gate, after a comparison and
+    /// with MIRRORING persisted; and MIRRORING is shown only then.
+    #[test]
+    fn it_is_fetched_only_when_all_is_in_order(facts in prop::collection::vec(any_fact(), 0..200)) {
+        let mut partition = partition();
+        let mut now = 0;
+        for fact in facts {
+            match fact {
+                Fact::Desired(desired) => partition.rebound(Bound { desired, ..partition.bound() }),
+                Fact::Version(more) => {
+                    let version = partition.bound().version + more;
+                    partition.rebound(Bound { version, ..partition.bound() });
+                }
+                Fact::OurEpoch(more) => {
+                    let leader_epoch = Epoch(partition.bound().leader_epoch.0 + more);
+                    partition.rebound(Bound { leader_epoch, ..partition.bound() });
+                }
+                Fact::Read(state) => {
+                    if partition.want(now) == Want::ReadState {
+                        partition.state_read(Persisted { state, version: 1, ..Persisted::default() });
+                    }
+                }
+                Fact::Source(seen) => partition.source_seen(seen.map(|(broker, epoch)| leader(broker, epoch))),
+                Fact::Lost if !partition.is_in_lane() => partition.source_lost(),
+                Fact::Left if partition.is_in_lane() => partition.left_lane(),
+                Fact::Lost | Fact::Left => {}
+                Fact::Failed(index) => {
+                    let reason = crate::reasons::REASONS[index % crate::reasons::REASONS.len()];
+                    partition.failed(reason, "why".into(), now, 0.5, &POLICY);
+                }
+                Fact::Behind(epoch) => partition.fell_behind(Epoch(epoch)),
+                Fact::Time(more) => now += more,
+                Fact::Step => {
+                    let want = partition.want(now);
+                    if let Want::Fetch(..) = want {
+                        prop_assert!(matches!(partition.gate, GateNow::Open(_)));
+                        prop_assert!(partition.aligned.is_some());
+                        prop_assert_eq!(partition.known_state(), KnownState::Known(MirrorState::Mirroring));
+                        prop_assert_eq!(partition.bound().desired, DesiredState::Mirroring);
+                    }
+                    do_step(&mut partition, want, now);
+                }
+            }
+            let shows_mirroring = partition.state() == MirrorState::Mirroring;
+            if shows_mirroring && partition.bound().desired == DesiredState::Mirroring {
+                prop_assert!(partition.is_in_lane());
+            }
+        }
+    }
+}
+
+fn any_fact() -> impl Strategy<Value = Fact> {
+    let desired = prop_oneof![4 => Just(DesiredState::Mirroring), 1 => Just(DesiredState::Paused), 1 => Just(DesiredState::Stopping)];
+    let state = prop::option::of((0..9i8).prop_map(|byte| MirrorState::from_byte(byte).expect("it is one")));
+    prop_oneof![
+        1 => desired.prop_map(Fact::Desired),
+        1 => (0..2i64).prop_map(Fact::Version),
+        2 => (0..30i32).prop_map(Fact::OurEpoch),
+        2 => state.prop_map(Fact::Read),
+        3 => prop::option::of((-1..3i32, -1..20i32)).prop_map(Fact::Source),
+        1 => Just(Fact::Lost),
+        1 => Just(Fact::Left),
+        1 => (0..30usize).prop_map(Fact::Failed),
+        1 => (0..30i32).prop_map(Fact::Behind),
+        20 => Just(Fact::Step),
+        3 => (0..3000u64).prop_map(Fact::Time),
+    ]
+}
+
+/// Does what a partition wants until it wants nothing more, and names the steps.
+fn run(partition: &mut Partition, written: &mut Vec<MirrorState>) -> Vec<String> {
+    let mut steps = Vec::new();
+    for _ in 0..20 {
+        let want = partition.want(0);
+        if want == Want::Nothing {
+            break;
+        }
+        let name = format!("{want:?}");
+        steps.push(name.split('(').next().unwrap_or_default().to_owned());
+        if let Want::WriteState(state) = want {
+            written.push(state);
+        }
+        do_step(partition, want, 0);
+        if let Want::Wait(_) = want {
+            partition.rebound(Bound { leader_epoch: Epoch(99), ..partition.bound() });
+        }
+    }
+    steps
+}
+
+fn do_step(partition: &mut Partition, want: Want, now_ms: u64) {
+    match want {
+        Want::Nothing | Want::Wait(_) => {}
+        Want::ReadState => partition.state_read(Persisted::default()),
+        Want::WriteState(state) => partition.state_written(state, partition.state_epoch() + 1),
+        Want::SourceMetadata => partition.source_seen(Some(leader(1, 5))),
+        Want::Compare(_) => partition.compared(go_on()),
+        Want::RaiseEpoch(above) => partition.raise_asked(above, now_ms),
+        Want::CloseGate => partition.gate_closed(),
+        Want::OpenGate => partition.gate_opened(MirrorGeneration(1)),
+        Want::Fetch(..) => partition.joined_lane(),
+        Want::LeaveLane => partition.left_lane(),
+    }
+}
+
+fn partition() -> Partition {
+    Partition::new(Bound { desired: DesiredState::Mirroring, version: 1, leader_epoch: Epoch(0) })
+}
+
+fn fetched() -> Partition {
+    let mut partition = partition();
+    run(&mut partition, &mut Vec::new());
+    assert!(partition.is_in_lane());
+    partition
+}
+
+fn persisted(state: MirrorState) -> Persisted {
+    Persisted { state: Some(state), state_epoch: 3, version: 1, ..Persisted::default() }
+}
+
+fn leader(broker: i32, epoch: i32) -> SourceLeader {
+    SourceLeader { broker: BrokerId(broker), epoch: Epoch(epoch) }
+}
+
+fn go_on() -> Alignment {
+    Alignment::GoOn { from: Offset(0), last_epoch: Epoch::NONE, gap: None }
+}

@@ -1,0 +1,286 @@
+//! The manager and its lanes, whole: a source behind a socket, a destination in memory.
+
+#[path = "mirroring/cluster.rs"]
+mod cluster;
+#[path = "mirroring/source.rs"]
+mod source;
+
+use std::time::{Duration, Instant};
+
+use cluster::Cluster;
+use source::Source;
+use tarn_image::config::mirror::{MirrorConfig, stored};
+use tarn_image::config::server::MirrorNodeConfig;
+use tarn_mirror::manager::{CoreTask, Manager, ManagerHandle, MirrorCores, Standing};
+use tarn_mirror::reasons::Reason;
+use tarn_mirror::source::{SourceError, cluster_id, resolve};
+use tarn_mirror::state::MirrorState;
+use tarn_runtime::{CoreHandle, CoreSpec, Queue, spawn, spawn_core};
+
+#[test]
+fn a_topic_that_the_patterns_find_is_copied_byte_for_byte() {
+    let source = Source::new("source");
+    source.topic("orders", 2, 5);
+    source.topic("other", 1, 0);
+    produce(&source, "orders", 0, 10);
+    produce(&source, "orders", 1, 3);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 2));
+    for index in 0..2 {
+        let standing =
+            eventually_some(|| mirror.standing(&cluster, "orders", index).filter(|now| now.lag_ms.is_some()));
+        assert_eq!((standing.state, standing.reason), (MirrorState::Mirroring, None));
+    }
+    let partition = cluster.partition("orders", 0).expect("it was begun");
+    assert!(cluster.leader_epoch(partition) > 5, "the epoch was raised before the first append");
+    assert_eq!(written(&cluster, 0), [MirrorState::LogAlignment, MirrorState::Mirroring]);
+    assert_eq!(cluster.partition("other", 0), None);
+    assert_eq!(cluster.state().begun_with["orders"], [("retention.ms".to_owned(), "77000".to_owned())]);
+    produce(&source, "orders", 1, 7);
+    eventually(|| caught_up(&source, &cluster, "orders", 2));
+}
+
+#[test]
+fn a_restart_goes_on_where_it_was_and_writes_no_state() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 20);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let first = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    drop(first);
+    let (states, end) = (written(&cluster, 0), source.log("orders", 0, |log| log.end()));
+    source.state().fetched_from.clear();
+    produce(&source, "orders", 0, 1);
+    let _second = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    assert_eq!(written(&cluster, 0), states);
+    let fetched_from = source.state().fetched_from.clone();
+    assert_eq!(fetched_from.iter().min(), Some(&end), "only what was missing is fetched");
+}
+
+#[test]
+fn a_source_that_is_away_is_shown_and_found_again_and_nothing_fails() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 1);
+    let serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    drop(serving);
+    let standing = eventually_some(|| {
+        mirror.standing(&cluster, "orders", 0).filter(|now| now.reason == Some(Reason::SourceUnreachable))
+    });
+    assert_eq!(standing.state, MirrorState::Mirroring);
+    assert!(standing.message.is_some_and(|message| !message.is_empty()));
+    let before = standing.last_fetch_age_ms;
+    produce(&source, "orders", 0, 2);
+    let later = eventually_some(|| {
+        mirror.standing(&cluster, "orders", 0).filter(|now| now.last_fetch_age_ms > before)
+    });
+    assert!(later.lag_ms > standing.lag_ms, "the lag grows while the source is away");
+    let _serving = source.serve();
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    eventually(|| mirror.standing(&cluster, "orders", 0).is_some_and(|now| now.reason.is_none()));
+    assert_eq!(written(&cluster, 0), [MirrorState::LogAlignment, MirrorState::Mirroring]);
+}
+
+#[test]
+fn a_new_leader_at_the_source_is_followed() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 4);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let _mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    source.log("orders", 0, |log| {
+        log.lead_in(40);
+        log.produce(2);
+    });
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    let partition = cluster.partition("orders", 0).expect("it was begun");
+    assert!(cluster.leader_epoch(partition) >= 40);
+}
+
+#[test]
+fn a_source_that_lost_records_fails_the_partition_and_nothing_is_dropped() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 3);
+    produce(&source, "orders", 0, 6);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    let end = source.log("orders", 0, |log| log.end());
+    source.log("orders", 0, |log| {
+        log.batches.pop();
+        log.lead_in(4);
+        log.produce(1);
+    });
+    let standing = eventually_some(|| {
+        mirror.standing(&cluster, "orders", 0).filter(|now| now.state == MirrorState::Failed)
+    });
+    assert_eq!((standing.reason, standing.retry_attempt), (Some(Reason::SourceTruncated), -1));
+    eventually(|| written(&cluster, 0).last() == Some(&MirrorState::Failed));
+    let partition = cluster.partition("orders", 0).expect("it was begun");
+    assert_eq!(cluster.state().logs[&partition].end(), end);
+}
+
+#[test]
+fn a_batch_that_was_damaged_on_the_way_is_fetched_again() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 5);
+    source.state().damage_next = true;
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let _mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    assert!(!source.state().damage_next, "it was damaged once");
+    assert_eq!(written(&cluster, 0), [MirrorState::LogAlignment, MirrorState::Mirroring]);
+}
+
+#[test]
+fn handlers_learn_which_topics_the_source_has_and_why_not() {
+    let source = Source::new("source");
+    source.topic("orders", 3, 0);
+    source.topic("orders-tmp", 1, 0);
+    source.topic("__internal", 1, 0);
+    let _serving = source.serve();
+    let port = source.state().port;
+    let asked = on_a_core(move || async move {
+        let config = config(port);
+        let topics = resolve(&config, &[".*".into()], &[".*-tmp".into()], "us").await;
+        let bad = resolve(&config, &["(".into()], &[], "us").await;
+        (topics, bad, cluster_id(&config, "us").await, cluster_id(&config, "source").await)
+    });
+    let (topics, bad, id, ourselves) = asked;
+    let topics = topics.expect("the source answers");
+    let found: Vec<_> = topics.iter().map(|topic| (topic.name.as_str(), topic.partitions)).collect();
+    assert_eq!(found, [("orders", 3)]);
+    assert_eq!(topics[0].configs, [("retention.ms".to_owned(), "77000".to_owned())]);
+    assert!(matches!(bad, Err(SourceError::BadPattern(_))), "{bad:?}");
+    assert_eq!(id, Ok("source".to_owned()));
+    assert_eq!(ourselves, Err(SourceError::Loop("source".into())));
+    drop(_serving);
+    let gone = on_a_core(move || async move { cluster_id(&config(port), "us").await });
+    let said = gone.expect_err("nobody listens").to_string();
+    assert!(said.contains(&format!("127.0.0.1:{port}")), "{said}");
+}
+
+/// A manager on a core of its own, with its lanes.
+struct Mirroring {
+    handle: ManagerHandle,
+    core: Option<CoreHandle<()>>,
+}
+
+struct SameCore(Cluster);
+
+impl MirrorCores<Cluster> for SameCore {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn spawn(&self, _: usize, task: CoreTask<Cluster>) {
+        spawn(Queue::Mirror, task(self.0.clone())).detach();
+    }
+}
+
+impl Mirroring {
+    fn begin(cluster: &Cluster) -> Mirroring {
+        let (manager, handle) = Manager::new(&node());
+        cluster.attach(&handle);
+        let cluster = cluster.clone();
+        let core = spawn_core(CoreSpec { cpu: None, name: "mirror".into() }, move || async move {
+            manager.run(cluster.clone(), SameCore(cluster)).await;
+        });
+        Mirroring { handle, core: Some(core.expect("a core can be made")) }
+    }
+
+    fn standing(&self, cluster: &Cluster, topic: &str, partition: i32) -> Option<Standing> {
+        self.handle.offsets("m", &[cluster.partition(topic, partition)?]).remove(0)
+    }
+}
+
+impl Drop for Mirroring {
+    fn drop(&mut self) {
+        self.handle.stop();
+        if let Some(core) = self.core.take() {
+            core.join();
+        }
+    }
+}
+
+fn node() -> MirrorNodeConfig {
+    MirrorNodeConfig {
+        state_topic_partitions: 1,
+        state_topic_replication_factor: 1,
+        fetchers: 1,
+        refresh_interval_ms: 500,
+        retry_initial_backoff_ms: 100,
+        retry_max_backoff_ms: 1000,
+        retry_max_attempts: 20,
+        coordinator_write_timeout_ms: 5000,
+        coordinator_append_linger_ms: 0,
+        coordinator_load_buffer_bytes: 1 << 20,
+        fetch_memory_bytes: 64 << 20,
+        batch_max_bytes: 1 << 20,
+    }
+}
+
+fn config(port: u16) -> MirrorConfig {
+    let bootstrap = format!("127.0.0.1:{port}");
+    let given = stored([("bootstrap.servers", Some(bootstrap.as_str()))]).expect("it is a key");
+    MirrorConfig::resolve(&given).expect("it is right")
+}
+
+fn on_a_core<T, F>(work: impl FnOnce() -> F + Send + 'static) -> T
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    spawn_core(CoreSpec { cpu: None, name: "asking".into() }, work).expect("a core can be made").join()
+}
+
+fn produce(source: &Source, topic: &str, partition: usize, batches: usize) {
+    source.log(topic, partition, |log| (0..batches).for_each(|index| log.produce(index % 3 + 1)));
+}
+
+fn caught_up(source: &Source, cluster: &Cluster, topic: &str, partitions: i32) -> bool {
+    (0..partitions).all(|index| {
+        let theirs = source.log(topic, index as usize, |log| {
+            log.batches.iter().map(|(.., batch)| batch.clone()).collect::<Vec<_>>()
+        });
+        let Some(partition) = cluster.partition(topic, index) else { return false };
+        let state = cluster.state();
+        let ours =
+            state.logs.get(&partition).map(|log| log.batches.iter().map(|batch| batch.bytes().clone()));
+        ours.is_some_and(|ours| ours.collect::<Vec<_>>() == theirs)
+    })
+}
+
+fn written(cluster: &Cluster, partition: i32) -> Vec<MirrorState> {
+    let state = cluster.state();
+    let of = state.written.iter().filter(|(at, ..)| at.partition.0 == partition);
+    of.map(|(_, state, _)| *state).collect()
+}
+
+fn eventually(condition: impl Fn() -> bool) {
+    eventually_some(|| condition().then_some(()));
+}
+
+fn eventually_some<T>(condition: impl Fn() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "it did not come to pass");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

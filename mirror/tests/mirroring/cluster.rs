@@ -1,0 +1,322 @@
+//! The destination as mirroring sees it, in memory: metadata, a coordinator, logs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tarn_image::{MetadataDelta, MetadataImage};
+use tarn_mirror::coordinator::{MirrorCoordinator, STATE_TOPIC, StateRequest, StateResponse};
+use tarn_mirror::local_cluster::*;
+use tarn_mirror::manager::ManagerHandle;
+use tarn_mirror::state::MirrorState;
+use tarn_record::{BrokerId, Epoch, Offset, PartitionIndex, TopicId, TopicIdPartition, ValidBatch};
+use tarn_wire::messages::*;
+use tarn_wire::metadata::MetadataRecord;
+use tarn_wire::{
+    ApiKey, Cursor, Message, Request, Response, decode_request_header, decode_response_header,
+    encode_request, encode_response,
+};
+
+const US: BrokerId = BrokerId(7);
+
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    image: Arc<MetadataImage>,
+    coordinator: MirrorCoordinator,
+    manager: Option<ManagerHandle>,
+    pub(crate) logs: BTreeMap<TopicIdPartition, Log>,
+    /// Every state that was written.
+    pub(crate) written: Vec<(TopicIdPartition, MirrorState, Option<String>)>,
+    /// The configurations that topics were begun with.
+    pub(crate) begun_with: BTreeMap<String, Vec<(String, String)>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Log {
+    pub(crate) batches: Vec<ValidBatch>,
+    start: i64,
+    gate: Option<u64>,
+    generations: u64,
+}
+
+impl Log {
+    pub(crate) fn end(&self) -> i64 {
+        self.batches.last().map_or(self.start, |batch| batch.header().next_offset().0)
+    }
+}
+
+impl Cluster {
+    /// A cluster with one mirror of what `include` matches at the source on `port`.
+    pub(crate) fn new(port: u16, include: &str) -> Cluster {
+        let cluster = Cluster { state: Arc::default() };
+        let state_topic = TopicId::random();
+        let mirror_config = |name: &str, value: &str| config(64, "m", name, value);
+        cluster.apply(vec![
+            TopicRecord { name: STATE_TOPIC.into(), topic_id: state_topic.0 }.into(),
+            led_here(state_topic, 0, 0),
+            mirror_config("bootstrap.servers", &format!("127.0.0.1:{port}")),
+            mirror_config("topics.include", include),
+            mirror_config("fetch.wait.max.ms", "100"),
+        ]);
+        cluster
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test panics while it holds it")
+    }
+
+    /// Tells this manager of the metadata from now on.
+    pub(crate) fn attach(&self, manager: &ManagerHandle) {
+        let mut state = self.state();
+        manager.metadata_changed(state.image.clone(), &MetadataDelta::default());
+        state.manager = Some(manager.clone());
+    }
+
+    pub(crate) fn partition(&self, topic: &str, partition: i32) -> Option<TopicIdPartition> {
+        let topic_id = self.state().image.topics().id_of(topic)?;
+        Some(TopicIdPartition { topic_id, partition: PartitionIndex(partition) })
+    }
+
+    pub(crate) fn leader_epoch(&self, partition: TopicIdPartition) -> i32 {
+        let state = self.state();
+        let found = state.image.topics().partition(partition.topic_id, partition.partition);
+        found.map_or(-1, |registration| registration.leader_epoch.0)
+    }
+
+    fn apply(&self, records: Vec<MetadataRecord>) {
+        let mut state = self.state();
+        let (mut image, mut delta) = (MetadataImage::clone(&state.image), MetadataDelta::default());
+        for record in &records {
+            image.apply(record, &mut delta).expect("the records fit the image");
+        }
+        state.image = Arc::new(image);
+        if let Some(manager) = &state.manager {
+            manager.metadata_changed(state.image.clone(), &delta);
+        }
+    }
+
+    fn start(&self, request: StartMirrorTopicsRequest) -> StartMirrorTopicsResponse {
+        for topic in request.topics {
+            let id = TopicId(topic.topic_id);
+            let name = &*topic.topic_name;
+            let mut records = vec![TopicRecord { name: name.into(), topic_id: id.0 }.into()];
+            records.extend((0..topic.num_partitions).map(|partition| led_here(id, partition, 0)));
+            records.push(config(2, name, "mirror.name", "m"));
+            records.push(config(2, name, "mirror.desired.state", "mirroring:1"));
+            let configs = topic.configs.iter().map(|entry| {
+                (
+                    entry.name.to_string(),
+                    entry.value.as_ref().map(|value| value.to_string()).unwrap_or_default(),
+                )
+            });
+            self.state().begun_with.insert(name.to_owned(), configs.collect());
+            self.apply(records);
+        }
+        StartMirrorTopicsResponse::default()
+    }
+
+    fn raise(&self, request: BumpLeaderEpochsRequest) -> BumpLeaderEpochsResponse {
+        let mut topics = Vec::new();
+        for topic in request.topics {
+            let id = self.state().image.topics().id_of(&topic.topic_name).expect("it exists");
+            let mut partitions = Vec::new();
+            for partition in topic.partitions {
+                self.apply(vec![led_here(id, partition.partition_index, partition.min_leader_epoch + 1)]);
+                partitions.push(bump_leader_epochs_response::BumpLeaderEpochsPartitionResult {
+                    partition_index: partition.partition_index,
+                    ..Default::default()
+                });
+            }
+            topics.push(bump_leader_epochs_response::BumpLeaderEpochsTopicResult {
+                topic_name: topic.topic_name,
+                partitions,
+            });
+        }
+        BumpLeaderEpochsResponse { topics, ..Default::default() }
+    }
+
+    fn read_states(&self, request: ReadMirrorStatesRequest) -> ReadMirrorStatesResponse {
+        let mut topics = Vec::new();
+        for topic in request.topics {
+            let named =
+                topic.partitions.iter().map(|one| place(topic.topic_id, one.partition_index)).collect();
+            let asked = StateRequest::Read(request.mirror_name.to_string(), named);
+            let StateResponse::Read(states) = self.state().coordinator.handle(asked).0 else { continue };
+            let partition = |(partition, known): (TopicIdPartition, Option<_>)| {
+                let known: tarn_mirror::coordinator::PartitionState = known.unwrap_or_default();
+                read_mirror_states_response::MirrorStatePartitionResult {
+                    partition_index: partition.partition.0,
+                    state: known.state.map_or(-1, MirrorState::to_byte),
+                    state_epoch: known.state_epoch,
+                    state_version: known.state_version,
+                    ..Default::default()
+                }
+            };
+            topics.push(read_mirror_states_response::MirrorStateTopicResult {
+                topic_name: topic.topic_name,
+                topic_id: topic.topic_id,
+                partitions: states.into_iter().map(partition).collect(),
+            });
+        }
+        ReadMirrorStatesResponse { topics, ..Default::default() }
+    }
+
+    fn write_states(&self, request: WriteMirrorStatesRequest) -> WriteMirrorStatesResponse {
+        let mut topics = Vec::new();
+        for topic in request.topics {
+            let mut state = self.state();
+            for write in &topic.partitions {
+                let written = MirrorState::from_byte(write.state).expect("it is one");
+                let reason = write.reason_code.as_ref().map(|code| code.to_string());
+                state.written.push((place(topic.topic_id, write.partition_index), written, reason));
+            }
+            let writes = topic.partitions.into_iter();
+            let named = writes.map(|write| (place(topic.topic_id, write.partition_index), write)).collect();
+            let asked = StateRequest::Write(request.mirror_name.to_string(), named);
+            let StateResponse::Written(results) = state.coordinator.handle(asked).0 else { continue };
+            let partition = |(partition, result): (TopicIdPartition, Result<i32, _>)| {
+                write_mirror_states_response::WriteMirrorStatePartitionResult {
+                    partition_index: partition.partition.0,
+                    state_epoch: result.expect("nobody else writes"),
+                    ..Default::default()
+                }
+            };
+            topics.push(write_mirror_states_response::WriteMirrorStateTopicResult {
+                topic_name: topic.topic_name,
+                topic_id: topic.topic_id,
+                partitions: results.into_iter().map(partition).collect(),
+            });
+        }
+        WriteMirrorStatesResponse { topics, ..Default::default() }
+    }
+
+    fn append_one(&self, append: MirrorAppend) -> MirrorAppended {
+        let leader_epoch = Epoch(self.leader_epoch(append.partition));
+        let mut state = self.state();
+        let log = state.logs.entry(append.partition).or_default();
+        if log.gate != Some(append.generation.0) {
+            return MirrorAppended::StaleGeneration;
+        }
+        if let Some(batch) = append.batches.iter().find(|batch| batch.header().leader_epoch > leader_epoch) {
+            return MirrorAppended::EpochBehind { batch_epoch: batch.header().leader_epoch, leader_epoch };
+        }
+        for batch in append.batches {
+            if batch.header().base_offset.0 < log.end() {
+                return MirrorAppended::NotNext { log_end: Offset(log.end()), reason: "it overlaps".into() };
+            }
+            log.batches.push(batch);
+        }
+        let log_end = Offset(log.end());
+        MirrorAppended::Appended { log_end, high_watermark: log_end }
+    }
+}
+
+impl LocalCluster for Cluster {
+    fn broker_id(&self) -> BrokerId {
+        US
+    }
+
+    fn cluster_id(&self) -> String {
+        "destination".to_owned()
+    }
+
+    fn image(&self) -> Arc<MetadataImage> {
+        self.state().image.clone()
+    }
+
+    async fn call<R: Request>(&self, request: R) -> Result<R::Response, LocalError> {
+        let version = R::MAX_VERSION;
+        let frame = encode_request(0, "", version, &request).expect("it can be written");
+        let mut cursor = Cursor::new(frame.to_bytes().expect("it is in memory").slice(4..));
+        decode_request_header(&mut cursor).expect("it has a header");
+        let cursor = &mut cursor;
+        let answer = match ApiKey(R::KEY) {
+            ApiKey::READ_MIRROR_STATES => answered(&self.read_states(read(cursor, version)), version),
+            ApiKey::WRITE_MIRROR_STATES => answered(&self.write_states(read(cursor, version)), version),
+            ApiKey::BUMP_LEADER_EPOCHS => answered(&self.raise(read(cursor, version)), version),
+            ApiKey::START_MIRROR_TOPICS => answered(&self.start(read(cursor, version)), version),
+            _ => return Err(LocalError::Unanswered { api: R::NAME, reason: "the test has none".into() }),
+        };
+        let mut answer = Cursor::new(answer);
+        decode_response_header::<R::Response>(&mut answer, version).expect("it has a header");
+        Ok(R::Response::decode(&mut answer, version).expect("it was just written"))
+    }
+
+    async fn append(&self, appends: Vec<MirrorAppend>) -> Vec<MirrorAppended> {
+        appends.into_iter().map(|append| self.append_one(append)).collect()
+    }
+
+    async fn ends(&self, partitions: Vec<TopicIdPartition>) -> Vec<Result<LogEnds, LocalError>> {
+        let ends = |partition| {
+            let leader_epoch = Epoch(self.leader_epoch(partition));
+            let mut state = self.state();
+            let log = state.logs.entry(partition).or_default();
+            let latest_epoch = log.batches.last().map_or(Epoch::NONE, |batch| batch.header().leader_epoch);
+            let log_end = Offset(log.end());
+            Ok(LogEnds {
+                log_start: Offset(log.start),
+                log_end,
+                high_watermark: log_end,
+                latest_epoch,
+                leader_epoch,
+            })
+        };
+        partitions.into_iter().map(ends).collect()
+    }
+
+    async fn set_gates(
+        &self,
+        gates: Vec<(TopicIdPartition, Gate)>,
+    ) -> Vec<Result<MirrorGeneration, LocalError>> {
+        let mut state = self.state();
+        let set = |(partition, gate)| {
+            let log = state.logs.entry(partition).or_default();
+            log.generations += 1;
+            log.gate = (gate == Gate::Open).then_some(log.generations);
+            Ok(MirrorGeneration(log.generations))
+        };
+        gates.into_iter().map(set).collect()
+    }
+
+    async fn set_states(&self, _: Vec<(TopicIdPartition, KnownState)>) {}
+}
+
+fn read<M: Message>(cursor: &mut Cursor, version: i16) -> M {
+    M::decode(cursor, version).expect("it was just written")
+}
+
+fn answered<R: Response>(response: &R, version: i16) -> bytes::Bytes {
+    let frame = encode_response(0, version, response).expect("it can be written");
+    frame.to_bytes().expect("it is in memory").slice(4..)
+}
+
+fn place(topic_id: uuid::Uuid, partition: i32) -> TopicIdPartition {
+    TopicIdPartition { topic_id: TopicId(topic_id), partition: PartitionIndex(partition) }
+}
+
+fn led_here(topic: TopicId, partition: i32, leader_epoch: i32) -> MetadataRecord {
+    PartitionRecord {
+        topic_id: topic.0,
+        partition_id: partition,
+        replicas: vec![US.0],
+        isr: vec![US.0],
+        leader: US.0,
+        leader_epoch,
+        ..PartitionRecord::default()
+    }
+    .into()
+}
+
+fn config(kind: i8, resource: &str, name: &str, value: &str) -> MetadataRecord {
+    ConfigRecord {
+        resource_type: kind,
+        resource_name: resource.into(),
+        name: name.into(),
+        value: Some(value.into()),
+    }
+    .into()
+}
