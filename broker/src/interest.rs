@@ -58,6 +58,8 @@ pub struct FetchedPartition {
     pub aborted: Option<Vec<(i64, Offset)>>,
     /// Where the client's log and this one part (KIP-595).
     pub diverging: Option<(Epoch, Offset)>,
+    /// True where the client lacks records that it may see, sent with this or not.
+    pub is_behind: bool,
     /// The records, as places in files.
     pub records: Records,
 }
@@ -73,6 +75,7 @@ impl FetchedPartition {
             log_start: Offset::NONE,
             aborted: None,
             diverging: None,
+            is_behind: false,
             records: Records::default(),
         }
     }
@@ -240,7 +243,7 @@ impl<W> Interests<W> {
                 left = left.saturating_sub(found.records.len());
                 first = FirstBatch::MustFit;
             }
-            if found.records.len() > 0 || found.is_urgent() {
+            if found.is_behind || found.is_urgent() {
                 interest.queue(slot);
             }
             if scope == Scope::All || interest.tells(slot, &found) {
@@ -348,6 +351,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_full_fetch_had_no_room_for_is_sent_by_the_next() {
+        let mut world = World::with(2);
+        world.append(0, 10);
+        world.append(1, 10);
+        assert_eq!(world.fetch(Scope::All, 10), [0, 1], "a full fetch answers all, with what fits");
+        world.move_on(0, 10);
+        assert_eq!(world.fetch(Scope::News, 10), [1]);
+    }
+
+    #[test]
     fn what_did_not_fit_the_response_is_told_again() {
         let mut world = World::with(1);
         assert_eq!(world.fetch(Scope::All, 100), [0]);
@@ -424,6 +437,7 @@ mod tests {
                 FetchedPartition {
                     high_watermark: Offset(end),
                     log_start: Offset(0),
+                    is_behind: wanted.fetch_offset.0 < end,
                     records: Records::from(Bytes::from(vec![0; length])),
                     ..FetchedPartition::failed(partition, ErrorCode::NONE)
                 }

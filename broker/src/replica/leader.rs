@@ -294,6 +294,7 @@ impl Replica {
             high_watermark: self.high_watermark,
             last_stable_offset: self.last_stable_offset(),
             log_start: self.log.start(),
+            is_behind: wanted.fetch_offset < visible,
             ..FetchedPartition::failed(self.partition, ErrorCode::NONE)
         };
         if wanted.last_fetched_epoch != Epoch::NONE {
