@@ -227,5 +227,5 @@ if [ "$check" = yes ]; then
 fi
 invite
 trap 'exit 0' INT TERM
-wait "${pids[@]}"
+wait -n "${pids[@]}"
 fail "a node has ended: $(tail -n 5 "$data"/*/server.log)"

@@ -233,8 +233,10 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
     async fn run(&mut self) {
         let mut stop_by_ms = None;
         loop {
+            // Letters are taken first: that lowers their flag, which changed metadata raises too.
+            let events = self.shared.events.take();
             self.take_changes();
-            for event in self.shared.events.take() {
+            for event in events {
                 self.happened(event);
             }
             let now_ms = self.shared.clock.now_ms();

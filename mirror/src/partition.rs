@@ -110,8 +110,6 @@ enum Kind {
     Held(u64),
     /// FAILED, tried again then.
     Failed(u64),
-    /// FAILED, waiting for an operator.
-    Terminal,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +139,8 @@ pub struct Partition {
     raising: Option<Raising>,
     in_lane: bool,
     trouble: Option<Trouble>,
+    /// Why it waits for an operator. Whatever else goes wrong meanwhile does not make it go on.
+    terminal: Option<(Reason, Arc<str>)>,
     attempts: u16,
     holds: u32,
     busy: bool,
@@ -159,6 +159,7 @@ impl Partition {
             raising: None,
             in_lane: false,
             trouble: None,
+            terminal: None,
             attempts: 0,
             holds: 0,
             busy: false,
@@ -185,11 +186,11 @@ impl Partition {
         }
         let Some(persisted) = &self.persisted else { return self.held_or(now_ms, Want::ReadState) };
         let failed_for_good = persisted.state == Some(MirrorState::Failed) && !self.is_older(persisted);
-        if self.is_terminal() {
-            return if failed_for_good { Want::Nothing } else { Want::WriteState(MirrorState::Failed) };
-        }
         if failed_for_good {
             return Want::Nothing;
+        }
+        if self.terminal.is_some() {
+            return self.held_or(now_ms, Want::WriteState(MirrorState::Failed));
         }
         let begins = matches!(persisted.state, None | Some(MirrorState::Stopped | MirrorState::Failed));
         let step =
@@ -199,7 +200,9 @@ impl Partition {
 
     /// The state to show: MIRRORING only where it is fetched.
     pub fn state(&self) -> MirrorState {
-        if self.trouble.as_ref().is_some_and(|trouble| !matches!(trouble.kind, Kind::Held(_))) {
+        let is_tried_again =
+            self.trouble.as_ref().is_some_and(|trouble| matches!(trouble.kind, Kind::Failed(_)));
+        if self.terminal.is_some() || is_tried_again {
             return MirrorState::Failed;
         }
         let Some(persisted) = &self.persisted else { return MirrorState::LogAlignment };
@@ -219,6 +222,9 @@ impl Partition {
 
     /// The reason and message to show.
     pub fn trouble(&self) -> Option<(Reason, Arc<str>)> {
+        if let Some(terminal) = &self.terminal {
+            return Some(terminal.clone());
+        }
         if let Some(trouble) = &self.trouble {
             return Some((trouble.reason, trouble.message.clone()));
         }
@@ -230,6 +236,7 @@ impl Partition {
     /// Which retry it is in; 0 for none, −1 where it is not tried again.
     pub fn retry_attempt(&self) -> i16 {
         match (&self.trouble, self.state()) {
+            _ if self.terminal.is_some() => -1,
             (Some(Trouble { kind: Kind::Failed(_), .. }), _) => {
                 i16::try_from(self.attempts).unwrap_or(i16::MAX)
             }
@@ -281,6 +288,7 @@ impl Partition {
     pub fn rebound(&mut self, bound: Bound) {
         if bound.version != self.bound.version {
             self.trouble = None;
+            self.terminal = None;
             self.attempts = 0;
         }
         self.bound = bound;
@@ -298,15 +306,15 @@ impl Partition {
         self.went_well();
     }
 
-    /// The coordinator has written a state.
-    pub fn state_written(&mut self, state: MirrorState, state_epoch: i32) {
-        let trouble = self.trouble.as_ref().filter(|_| state == MirrorState::Failed);
+    /// The coordinator has written a state, for this version of the binding.
+    pub fn state_written(&mut self, state: MirrorState, state_epoch: i32, version: i64) {
+        let why = self.terminal.as_ref().filter(|_| state == MirrorState::Failed);
         self.persisted = Some(Persisted {
             state: Some(state),
             state_epoch,
-            version: self.bound.version,
-            reason: trouble.map(|trouble| trouble.reason),
-            message: trouble.map(|trouble| trouble.message.clone()),
+            version,
+            reason: why.map(|(reason, _)| *reason),
+            message: why.map(|(_, message)| message.clone()),
         });
         self.went_well();
     }
@@ -408,7 +416,7 @@ impl Partition {
         policy: &RetryPolicy,
     ) {
         let kind = match reason.treatment() {
-            Treatment::Terminal => Kind::Terminal,
+            Treatment::Terminal => return self.fails_for_good(reason, message),
             Treatment::Retried if !is_waited_for(reason) => {
                 if self.attempts >= policy.attempts_max {
                     return self.fails_for_good(reason, message);
@@ -425,7 +433,8 @@ impl Partition {
     }
 
     fn fails_for_good(&mut self, reason: Reason, message: Arc<str>) {
-        self.trouble = Some(Trouble { reason, message, kind: Kind::Terminal });
+        self.terminal = Some((reason, message));
+        self.trouble = None;
     }
 
     /// A step has ended well, which ends a wait; a failure ends only where the source answers again.
@@ -437,7 +446,7 @@ impl Partition {
 
     fn want_in_lane(&self, now_ms: u64) -> Want {
         let is_led_elsewhere = self.aligned.is_none();
-        if self.bound.desired != DesiredState::Mirroring || is_led_elsewhere || self.is_terminal() {
+        if self.bound.desired != DesiredState::Mirroring || is_led_elsewhere || self.terminal.is_some() {
             return Want::LeaveLane;
         }
         self.want_epoch(now_ms).map_or(Want::Nothing, |want| self.held_or(now_ms, want))
@@ -478,10 +487,6 @@ impl Partition {
             Some(Kind::Held(until) | Kind::Failed(until)) if until > now_ms => Want::Wait(until),
             _ => step,
         }
-    }
-
-    fn is_terminal(&self) -> bool {
-        self.trouble.as_ref().is_some_and(|trouble| trouble.kind == Kind::Terminal)
     }
 
     fn is_older(&self, persisted: &Persisted) -> bool {

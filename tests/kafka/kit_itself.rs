@@ -15,7 +15,7 @@ fn all(_: &str) -> bool {
 #[test]
 fn two_copies_of_the_data_set_are_identical_and_hold_all_that_they_should() {
     let (one, two) = (Source::start(), Source::start());
-    await_mirrored(&one.bootstrap(), &two.bootstrap(), all, Duration::from_secs(10));
+    await_mirrored(&one.bootstrap(), &two.bootstrap(), all, Duration::from_secs(30));
     let compared = assert_identical(&one.bootstrap(), &two.bootstrap(), all);
     assert!(compared.records > RECORDS, "{compared:?}");
     assert!(compared.newest_epoch >= EPOCHS_AHEAD, "{compared:?}");

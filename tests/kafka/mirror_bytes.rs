@@ -31,7 +31,7 @@ fn every_partition_of_a_real_kafka_is_copied_byte_for_byte() {
     assert_same_lines(&at_source, &at_mirror);
     for time in ["earliest", "latest", "max-timestamp"] {
         let [at_source, at_mirror] = both(&bootstraps, |bootstrap| offsets(bootstrap, time));
-        assert_same_lines(&at_source, &at_mirror);
+        assert_same_lines(&without_removed_records(&at_source, time), &at_mirror);
     }
     let [at_source, at_mirror] = both(&bootstraps, described_topics);
     assert!(at_mirror.contains("mirror.name=m"), "{at_mirror}");
@@ -82,6 +82,13 @@ fn described_topics(bootstrap: &str) -> String {
     let text = in_words(&described);
     // Who holds a partition is the cluster's own affair; so are its eligible leaders.
     replaced(&text, r"\tLeader: .*", "")
+}
+
+/// Kafka names a record that DeleteRecords has removed as the one with the largest timestamp, though it can
+/// no longer be read; Tarn, to which it was never copied, names none.
+fn without_removed_records(offsets: &str, time: &str) -> String {
+    let removed = |line: &&str| time == "max-timestamp" && line.starts_with("prefix.removed:2:");
+    offsets.lines().filter(|line| !removed(line)).map(|line| format!("{line}\n")).collect()
 }
 
 /// What only a mirror topic shows.

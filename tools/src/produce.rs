@@ -124,6 +124,24 @@ async fn topic_with_leaders(cluster: &Cluster, arguments: &Arguments) -> Result<
     }
 }
 
+/// An id for this producer. A cluster that has just started may need a moment to have one.
+async fn producer_id(cluster: &Cluster) -> Result<(ProducerId, ProducerEpoch), Failure> {
+    let request = InitProducerIdRequest {
+        transactional_id: None,
+        transaction_timeout_ms: i32::MAX,
+        ..InitProducerIdRequest::default()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = cluster.call(&request).await?;
+        if !ErrorCode(answer.error_code).is_retriable() || Instant::now() >= deadline {
+            Failure::check(answer.error_code, None)?;
+            return Ok((ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch)));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
 /// Lines are read on a thread of their own, so that a person may take as long as they like.
 fn lines_of_stdin() -> Receiver<io::Result<Vec<u8>>> {
     let (lines, receiver) = mailbox(LINES_WAITING_MAX);
@@ -168,21 +186,15 @@ struct Producer {
 
 impl Producer {
     async fn begin(cluster: Cluster, topic: Topic, arguments: &Arguments) -> Result<Producer, Failure> {
-        let request = InitProducerIdRequest {
-            transactional_id: None,
-            transaction_timeout_ms: i32::MAX,
-            ..InitProducerIdRequest::default()
-        };
-        let answer = cluster.call(&request).await?;
-        Failure::check(answer.error_code, None)?;
+        let (id, epoch) = producer_id(&cluster).await?;
         Ok(Producer {
             cluster,
             topic,
             codec: arguments.codec,
             partition: arguments.partition,
             without_key: 0,
-            id: ProducerId(answer.producer_id),
-            epoch: ProducerEpoch(answer.producer_epoch),
+            id,
+            epoch,
             sequences: BTreeMap::new(),
             open: BTreeMap::new(),
             gathered_bytes: 0,

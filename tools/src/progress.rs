@@ -28,7 +28,7 @@ impl Line {
 
     /// A bar that fills up to `total` of `unit`.
     pub(crate) fn bar(total: u64, unit: &str) -> Line {
-        let template = format!("{{bar:40}} {{human_pos}}/{{human_len}} {unit}, {{per_sec}}, {{eta}} left");
+        let template = format!("{{bar:40}} {{human_pos}}/{{human_len}} {unit}, {{eta}} left");
         let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
         Line { bar: ProgressBar::new(total).with_style(style) }
     }
@@ -70,7 +70,7 @@ pub(crate) fn thousands(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut grouped = String::from(if number < 0 { "-" } else { "" });
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);

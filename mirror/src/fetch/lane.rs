@@ -11,134 +11,33 @@
 //! * what cannot be appended now is never kept.
 
 mod answers;
+mod orders;
+mod response_size;
+
+pub use orders::{LaneCommand, LaneReport, LaneSpec, Leaving, Left, Overlap};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_lite::future;
-use tarn_image::config::mirror::MirrorConfig;
-use tarn_record::{Epoch, Offset, TopicIdPartition};
+use tarn_record::{Offset, TopicIdPartition};
 use tarn_runtime::{Queue, sleep};
-use tarn_transport::{CallLimits, Client, ClientError, ClientOptions, Endpoint};
+use tarn_transport::{CallLimits, Client, ClientError, ClientOptions};
 use tarn_wire::messages::{FetchRequest, FetchResponse};
-use tarn_wire::{ApiKey, ErrorCode, Message};
+use tarn_wire::{ApiKey, Message};
 
-use super::budget::{FetchBudget, Permit};
-use super::plan::{Assignment, Dialect, FetchPlan, FetchSizes, LeaderHint, Naming, Received};
-use super::progress::LaneProgress;
+use super::budget::Permit;
+use super::plan::{Dialect, FetchPlan, FetchSizes, Naming, Received};
 use crate::limits;
 use crate::link::{CameUp, Link};
 use crate::local_cluster::LocalCluster;
-use crate::metrics::MirrorMetrics;
-use crate::post::Post;
+use response_size::ResponseSize;
 
 /// The first version of Fetch that names topics by id.
 const TOPIC_IDS_FROM: i16 = 13;
 /// The first version of Fetch that compares the last fetched epoch.
 const LAST_FETCHED_EPOCH_FROM: i16 = 12;
-
-/// When the next request leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overlap {
-    /// Before the last response is appended, so that the source works meanwhile.
-    WithAppend,
-    /// After it.
-    Never,
-}
-
-/// What a lane is made of.
-pub struct LaneSpec {
-    /// What it calls itself towards the source.
-    pub client_id: String,
-    /// The mirror's configuration.
-    pub config: Arc<MirrorConfig>,
-    /// The source broker.
-    pub endpoint: Endpoint,
-    /// The largest batch that is taken.
-    pub batch_max_bytes: usize,
-    /// When requests leave.
-    pub overlap: Overlap,
-    /// Where its commands come from.
-    pub commands: Arc<Post<LaneCommand>>,
-    /// Where its reports go.
-    pub report: Box<dyn Fn(LaneReport) + Send>,
-    /// The memory for responses.
-    pub budget: Arc<FetchBudget>,
-    /// Where it writes down how far it is.
-    pub progress: Arc<LaneProgress>,
-    /// What it counts.
-    pub metrics: Arc<MirrorMetrics>,
-}
-
-/// What a lane is told.
-#[derive(Debug)]
-pub enum LaneCommand {
-    /// Fetch these.
-    Add(Vec<Assignment>),
-    /// Do not fetch this any more; it may come back.
-    Leave(TopicIdPartition),
-    /// These do not come back: forget how far they were.
-    Remove(Vec<TopicIdPartition>),
-    /// The broker is found here now.
-    Endpoint(Endpoint),
-    /// End.
-    Stop,
-}
-
-/// What a lane reports.
-#[derive(Debug)]
-pub enum LaneReport {
-    /// These are not fetched any more.
-    Left(Vec<Left>),
-    /// The source has answered for these for the first time, with their serials.
-    Answered(Vec<(TopicIdPartition, u64)>),
-    /// The connection could not be made, or broke.
-    LinkBroken,
-    /// The link's state has changed.
-    LinkChanged,
-    /// The lane has ended, in whichever way.
-    Ended,
-}
-
-/// A partition that a lane does not fetch any more.
-#[derive(Debug)]
-pub struct Left {
-    /// The partition.
-    pub partition: TopicIdPartition,
-    /// Its assignment.
-    pub serial: u64,
-    /// Why.
-    pub why: Leaving,
-}
-
-/// Why a partition left its lane.
-#[derive(Debug)]
-pub enum Leaving {
-    /// The histories must be compared: the connection was away, or the source says so.
-    Compare,
-    /// Another broker leads it at the source.
-    Moved(Option<LeaderHint>, ErrorCode),
-    /// The source does not know it.
-    Unknown(ErrorCode),
-    /// The source answers with an error that has no special meaning here.
-    Refused(ErrorCode),
-    /// A batch was damaged twice.
-    Corrupt(String),
-    /// The source holds an old record format.
-    UnsupportedFormat(String),
-    /// The gate was closed or opened again.
-    StaleGeneration,
-    /// The source's epoch is above ours.
-    EpochBehind(Epoch),
-    /// What came does not follow the log here, twice.
-    OutOfStep(String),
-    /// The disk here refused.
-    Storage(String),
-    /// This broker does not lead it.
-    NotLeaderHere,
-}
 
 struct Lane<C> {
     spec: LaneSpec,
@@ -255,7 +154,7 @@ impl<C: LocalCluster> Lane<C> {
     /// Every partition goes back, to have its history compared before it is fetched on.
     fn all_leave(&mut self) {
         for (partition, serial) in self.plan.drain() {
-            self.leaving.push(Left { partition, serial, why: Leaving::Compare });
+            self.leaving.push(Left { partition, serial, why: Leaving::Reconnected });
         }
         self.report_leaving();
     }
@@ -486,13 +385,6 @@ impl<C: LocalCluster> Lane<C> {
     }
 }
 
-impl Drop for LaneSpec {
-    /// However the lane's task ends, whoever gave it partitions learns of it.
-    fn drop(&mut self) {
-        (self.report)(LaneReport::Ended);
-    }
-}
-
 fn version_for(client: &Client, naming: Naming) -> Result<i16, ClientError> {
     let key = ApiKey(<FetchRequest as tarn_wire::Request>::KEY);
     let highest = match naming {
@@ -512,50 +404,4 @@ fn version_for(client: &Client, naming: Naming) -> Result<i16, ClientError> {
 fn size_of(response: &FetchResponse) -> usize {
     let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
     partitions.filter_map(|data| data.records.as_ref().map(|records| records.len())).sum()
-}
-
-/// The response size asked for: all that is allowed while the source fills it, little at the tip.
-#[derive(Clone, Copy, Debug)]
-struct ResponseSize {
-    now: usize,
-    max: usize,
-}
-
-impl ResponseSize {
-    fn up_to(max: i32) -> ResponseSize {
-        let max = usize::try_from(max).unwrap_or(0).max(1);
-        ResponseSize { now: max, max }
-    }
-
-    fn now(&self) -> usize {
-        self.now
-    }
-
-    fn answered(&mut self, bytes: usize) {
-        if bytes >= self.now / 2 {
-            self.now = self.now.saturating_mul(4).min(self.max);
-        } else if bytes < self.now / 8 {
-            self.now = (self.now / 2).max(limits::TIP_RESPONSE_BYTES).min(self.max);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_size_asked_for_shrinks_at_the_tip_and_grows_back_in_two_answers() {
-        let mut size = ResponseSize::up_to(2 << 20);
-        for _ in 0..10 {
-            size.answered(1000);
-        }
-        assert_eq!(size.now(), limits::TIP_RESPONSE_BYTES);
-        size.answered(limits::TIP_RESPONSE_BYTES);
-        size.answered(1 << 20);
-        assert_eq!(size.now(), 2 << 20);
-        let mut small = ResponseSize::up_to(1000);
-        small.answered(1);
-        assert_eq!(small.now(), 1000);
-    }
 }

@@ -317,7 +317,9 @@ impl Mirror {
         partition.end();
         match outcome {
             Outcome::Read(persisted) => partition.state_read(persisted),
-            Outcome::Written(state, state_epoch) => partition.state_written(state, state_epoch),
+            Outcome::Written { state, state_epoch, version } => {
+                partition.state_written(state, state_epoch, version);
+            }
             Outcome::WrittenByOthers => partition.state_unknown(),
             Outcome::GateClosed => partition.gate_closed(),
             Outcome::GateOpened(generation) => partition.gate_opened(generation),
@@ -408,7 +410,8 @@ impl Mirror {
         let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
         partition.left_lane();
         let (reason, message) = match why {
-            Leaving::Compare => return,
+            Leaving::Reconnected => return,
+            Leaving::OutOfRange(why) => (Reason::SourceGap, why),
             Leaving::EpochBehind(epoch) => return partition.fell_behind(epoch),
             Leaving::Moved(Some(hint), code) => return self.moved(at, hint, code, context),
             Leaving::Moved(None, code) | Leaving::Unknown(code) => {

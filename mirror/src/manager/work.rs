@@ -78,8 +78,8 @@ pub(super) struct Item {
 pub(super) enum Outcome {
     /// What the coordinator has.
     Read(Persisted),
-    /// The coordinator has written the state as this number.
-    Written(MirrorState, i32),
+    /// The coordinator has written the state as this number, for this version of the binding.
+    Written { state: MirrorState, state_epoch: i32, version: i64 },
     /// Somebody else has written meanwhile.
     WrittenByOthers,
     /// The gate is closed.
@@ -183,10 +183,10 @@ async fn write_states(mirror: &str, cluster: &impl LocalCluster, items: &[Item])
     if let Some(why) = refusal(response.error_code, &response.error_message) {
         return all_failed(items, Reason::CoordinatorUnavailable, &why);
     }
-    let states: Answers<MirrorState> = items
+    let states: Answers<(MirrorState, i64)> = items
         .iter()
         .filter_map(|item| match item.want {
-            Want::WriteState(state) => Some((item.partition, state)),
+            Want::WriteState(state) => Some((item.partition, (state, item.bound.version))),
             _ => None,
         })
         .collect();
@@ -195,11 +195,11 @@ async fn write_states(mirror: &str, cluster: &impl LocalCluster, items: &[Item])
     for topic in response.topics {
         for answer in topic.partitions {
             let partition = place(topic.topic_id, answer.partition_index);
-            let Some(state) = states.get(&partition) else { continue };
+            let Some(&(state, version)) = states.get(&partition) else { continue };
             let outcome = match refusal(answer.error_code, &answer.error_message) {
                 None => {
-                    known.push((partition, KnownState::Known(*state)));
-                    Outcome::Written(*state, answer.state_epoch)
+                    known.push((partition, KnownState::Known(state)));
+                    Outcome::Written { state, state_epoch: answer.state_epoch, version }
                 }
                 Some(why) => match ErrorCode(answer.error_code) {
                     ErrorCode::FENCED_STATE_EPOCH => Outcome::WrittenByOthers,

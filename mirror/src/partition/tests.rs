@@ -70,7 +70,13 @@ fn a_failure_is_tried_again_until_its_attempts_are_used_up_and_is_then_persisted
         (partition.want(1000), partition.retry_attempt()),
         (Want::WriteState(MirrorState::Failed), -1)
     );
-    partition.state_written(MirrorState::Failed, 9);
+    partition.failed(Reason::CoordinatorUnavailable, "loading".into(), 1000, 0.5, &POLICY);
+    assert!(matches!(partition.want(1000), Want::Wait(_)));
+    assert_eq!(
+        (partition.want(9000), partition.retry_attempt()),
+        (Want::WriteState(MirrorState::Failed), -1)
+    );
+    partition.state_written(MirrorState::Failed, 9, 1);
     assert_eq!(partition.want(u64::MAX), Want::Nothing);
     assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
 }
@@ -276,7 +282,9 @@ fn do_step(partition: &mut Partition, want: Want, now_ms: u64) {
     match want {
         Want::Nothing | Want::Wait(_) => {}
         Want::ReadState => partition.state_read(Persisted::default()),
-        Want::WriteState(state) => partition.state_written(state, partition.state_epoch() + 1),
+        Want::WriteState(state) => {
+            partition.state_written(state, partition.state_epoch() + 1, partition.bound().version);
+        }
         Want::SourceMetadata => partition.source_seen(Some(leader(1, 5))),
         Want::Compare(_) => partition.compared(go_on()),
         Want::RaiseEpoch(above) => partition.raise_asked(above, now_ms),

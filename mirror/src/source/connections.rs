@@ -72,7 +72,7 @@ impl Connections {
             tried.push(endpoint);
             match self.to(endpoint).await {
                 Ok(client) => return Ok(client),
-                Err(error) => said.push(error.to_string()),
+                Err(error) => said.push(said_by(endpoint, &error)),
             }
         }
         Err(SourceError::Unreachable(said.join("; ")))
@@ -83,5 +83,13 @@ impl Connections {
         self.open.borrow_mut().retain(|endpoint, client| {
             !client.is_closed() && (endpoints.contains(endpoint) || self.bootstrap.contains(endpoint))
         });
+    }
+}
+
+/// What is wrong, with the address, which not every error names.
+fn said_by(endpoint: &Endpoint, error: &ClientError) -> String {
+    match error {
+        ClientError::Unreachable { .. } | ClientError::NotKafka { .. } => error.to_string(),
+        _ => format!("{endpoint}: {error}"),
     }
 }

@@ -228,7 +228,11 @@ impl LocalCluster for Cluster {
         self.state().image.clone()
     }
 
-    async fn call<R: Request>(&self, request: R) -> Result<R::Response, LocalError> {
+    async fn call<R>(&self, request: R) -> Result<R::Response, LocalError>
+    where
+        R: Request + 'static,
+        R::Response: 'static,
+    {
         let version = R::MAX_VERSION;
         let frame = encode_request(0, "", version, &request).expect("it can be written");
         let mut cursor = Cursor::new(frame.to_bytes().expect("it is in memory").slice(4..));

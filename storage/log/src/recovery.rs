@@ -120,7 +120,6 @@ pub(crate) fn open(
     let believed =
         mark.unwrap_or(TruncationMark { recovery_point: opening.recovery_point, start: opening.log_start });
     log.start = opening.log_start.min(believed.start);
-    eprintln!("OPEN {opening:?} {mark:?}");
     let mut report = RecoveryReport::default();
     let on_disk = opening.recovery_point.min(believed.recovery_point);
     place_segments(&mut log, &listing, believed.recovery_point, now)?;

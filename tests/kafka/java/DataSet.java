@@ -69,7 +69,7 @@ public final class DataSet {
         int compacted = Math.max(records * 8 / 100, 24_000);
         jobs.add(run("compacted.gaps", () -> producing.compacted("compacted.gaps", compacted)));
         for (String codec : CODECS) {
-            jobs.add(run("codec." + codec, () -> producing.codec("codec." + codec, codec, records / 5)));
+            jobs.add(run("codec." + codec, () -> producing.codec("codec." + codec, codec, records * 16 / 100)));
         }
         jobs.add(run("producers.interleaved",
             () -> producing.interleaved("producers.interleaved", records * 8 / 100)));

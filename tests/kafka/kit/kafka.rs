@@ -1,7 +1,7 @@
 //! Apache Kafka 4.4.0 nodes: each a combined broker and controller.
 //!
-//! Tuned for short lives: a small heap, a class archive, and session timeouts of 3 s, without which a
-//! node that was killed waits 9 s before it may come back.
+//! Tuned for short lives: a small heap, a class archive, and session timeouts of 6 s: a node that
+//! was killed may come back only after its old registration has timed out.
 
 use crate::cluster::Cluster;
 use crate::ports::{free_port, local};
@@ -37,8 +37,11 @@ const PROPERTIES: &[(&str, &str)] = &[
     ("num.network.threads", "2"),
     ("num.io.threads", "2"),
     ("background.threads", "2"),
-    ("broker.session.timeout.ms", "3000"),
+    ("broker.session.timeout.ms", "6000"),
     ("broker.heartbeat.interval.ms", "300"),
+    // Patience where several nodes and tests share a small machine.
+    ("controller.quorum.fetch.timeout.ms", "6000"),
+    ("controller.quorum.request.timeout.ms", "6000"),
 ];
 
 /// How a node differs from the others.

@@ -17,7 +17,7 @@ pub(crate) const KAFKA_NAME: &str = "kafka-cluster-mirrors";
 
 /// Create, start, list and describe cluster mirrors, with the options of KIP-1279.
 #[derive(Debug, Args)]
-#[command(disable_version_flag = true, group = ArgGroup::new("action").required(true))]
+#[command(version, group = ArgGroup::new("action").required(true))]
 pub(crate) struct KafkaArguments {
     #[command(flatten)]
     connect: ConnectArguments,

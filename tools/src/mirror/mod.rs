@@ -54,6 +54,18 @@ enum LaterVerb {
     Recover(Ignored),
     /// Delete a mirror whose topics are all stopped (not served yet)
     Delete(Ignored),
+    /// Wait for lag 0, then stop (not served yet)
+    Promote(Ignored),
+    /// Stop without the source (not served yet)
+    Failover(Ignored),
+    /// Mirror back to the old source (not served yet)
+    Failback(Ignored),
+    /// Show what a sync would change (not served yet)
+    Diff(Ignored),
+    /// Show what a failover knew and kept (not served yet)
+    Report(Ignored),
+    /// Check a mirror, before it is made or later (not served yet)
+    Doctor(Ignored),
 }
 
 /// Whatever stands behind a verb that is not served yet.
@@ -172,6 +184,12 @@ impl LaterVerb {
             LaterVerb::Resume(_) => "resume",
             LaterVerb::Recover(_) => "recover",
             LaterVerb::Delete(_) => "delete",
+            LaterVerb::Promote(_) => "promote",
+            LaterVerb::Failover(_) => "failover",
+            LaterVerb::Failback(_) => "failback",
+            LaterVerb::Diff(_) => "diff",
+            LaterVerb::Report(_) => "report",
+            LaterVerb::Doctor(_) => "doctor",
         }
     }
 }
@@ -179,8 +197,8 @@ impl LaterVerb {
 /// A verb of the proposal that Tarn does not serve yet.
 fn later(verb: &str) -> Failure {
     Failure::Usage(format!(
-        "{verb} is not served yet: this version of Tarn creates, starts, lists and describes mirrors, and a later \
-         one brings stop, pause, resume, recover and delete"
+        "{verb} is not served yet: this version of Tarn creates, starts, lists and describes mirrors, and later ones \
+         bring the other verbs"
     ))
 }
 

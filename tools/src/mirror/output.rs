@@ -5,7 +5,8 @@
 
 use std::io::Write;
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::Style;
 use super::standing::{Standing, Task};
@@ -15,7 +16,8 @@ use crate::failure::Failure;
 const ERROR_CHARS: usize = 80;
 
 /// A mirror, as it is listed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Listed {
     pub(super) mirror: String,
     pub(super) topics: i32,
@@ -59,15 +61,7 @@ pub(super) fn started(
 
 pub(super) fn listed(out: &mut impl Write, mirrors: &[Listed], style: Style) -> Result<(), Failure> {
     if style == Style::Json {
-        let mirrors = mirrors.iter().map(|listed| {
-            json!({
-                "mirror": listed.mirror,
-                "topics": listed.topics,
-                "sourceClusterId": listed.source_cluster_id,
-                "sourceBootstrapServer": listed.source_bootstrap_server,
-            })
-        });
-        return print_json(out, &Value::Array(mirrors.collect()));
+        return print_json(out, &mirrors);
     }
     if mirrors.is_empty() {
         return Ok(writeln!(out, "No mirrors found")?);
@@ -168,35 +162,54 @@ pub(super) fn tasks(out: &mut impl Write, tasks: &[Task]) -> Result<(), Failure>
 }
 
 pub(super) fn json(out: &mut impl Write, partitions: &[Standing]) -> Result<(), Failure> {
-    print_json(
-        out,
-        &Value::Array(partitions.iter().map(|partition| Value::Object(object(partition))).collect()),
-    )
+    print_json(out, &partitions.iter().map(PartitionJson::from).collect::<Vec<_>>())
 }
 
-fn object(partition: &Standing) -> Map<String, Value> {
-    let mut object = Map::new();
-    let mut put = |key: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            object.insert(key.to_owned(), value);
+/// A partition in JSON: the proposal's keys, then ours.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PartitionJson<'a> {
+    mirror: &'a str,
+    topic: &'a str,
+    partition: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_offset: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destination_offset: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lag: Option<i64>,
+    state: &'a str,
+    retry_attempt: i16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason_code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lag_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_fetch_age_ms: Option<i64>,
+}
+
+impl<'a> From<&'a Standing> for PartitionJson<'a> {
+    fn from(partition: &'a Standing) -> PartitionJson<'a> {
+        PartitionJson {
+            mirror: &partition.mirror,
+            topic: &partition.topic,
+            partition: partition.partition,
+            source_offset: partition.source_offset,
+            destination_offset: partition.destination_offset,
+            lag: partition.lag(),
+            state: &partition.state,
+            retry_attempt: partition.retry_attempt,
+            error_message: partition.error_message.as_deref(),
+            reason_code: partition.reason_code.as_deref(),
+            lag_ms: partition.lag_ms,
+            last_fetch_age_ms: partition.last_fetch_age_ms,
         }
-    };
-    put("mirror", Some(partition.mirror.as_str().into()));
-    put("topic", Some(partition.topic.as_str().into()));
-    put("partition", Some(partition.partition.into()));
-    put("sourceOffset", partition.source_offset.map(Value::from));
-    put("destinationOffset", partition.destination_offset.map(Value::from));
-    put("lag", partition.lag().map(Value::from));
-    put("state", Some(partition.state.as_str().into()));
-    put("retryAttempt", Some(partition.retry_attempt.into()));
-    put("errorMessage", partition.error_message.as_deref().map(Value::from));
-    put("reasonCode", partition.reason_code.as_deref().map(Value::from));
-    put("lagMs", partition.lag_ms.map(Value::from));
-    put("lastFetchAgeMs", partition.last_fetch_age_ms.map(Value::from));
-    object
+    }
 }
 
-fn print_json(out: &mut impl Write, value: &Value) -> Result<(), Failure> {
+fn print_json(out: &mut impl Write, value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(writeln!(out, "{text}")?)
 }
@@ -229,6 +242,7 @@ fn or_dash(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     fn printed(print: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>) -> String {
         let mut out = Vec::new();

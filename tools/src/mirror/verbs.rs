@@ -16,7 +16,7 @@ use super::{CreateArguments, DescribeArguments, ListArguments, StartArguments, S
 use crate::admin::Cluster;
 use crate::connect::properties;
 use crate::failure::Failure;
-use crate::progress::while_waiting;
+use crate::progress::{thousands, while_waiting};
 
 /// Creates a mirror from a properties file.
 pub(super) async fn create(arguments: CreateArguments, style: Style) -> Result<(), Failure> {
@@ -54,7 +54,8 @@ pub(super) async fn start(arguments: StartArguments, style: Style) -> Result<(),
     let answer = while_waiting("finding the topics at the source", cluster.call_mirror_api(&request)).await?;
     Failure::check(answer.error_code, answer.error_message.as_deref())?;
     let started = started(&answer);
-    if !started.is_empty() || answer.topics.is_empty() {
+    let only_patterns = !arguments.topics.iter().any(|asked| is_name(asked.trim()));
+    if !started.is_empty() || only_patterns {
         output::started(&mut stdout().lock(), name, &started, style)?;
     }
     for topic in answer.topics.iter().filter(|topic| topic.error_code == ErrorCode::NONE.0) {
@@ -147,14 +148,12 @@ pub(super) fn summary(mirror: &str, partitions: &[Standing]) -> String {
     let mirroring = partitions.iter().filter(|partition| partition.is_mirroring()).count();
     let known: i64 = partitions.iter().filter_map(Standing::lag).sum();
     let unknown = partitions.iter().filter(|partition| partition.lag().is_none()).count();
-    let mut text = format!(
-        "{mirror}: {mirroring} of {} partitions mirroring, lag {} records",
-        partitions.len(),
-        crate::progress::thousands(known)
-    );
-    if unknown > 0 {
-        text.push_str(&format!(" and {unknown} partitions not known yet"));
-    }
+    let lag = match (partitions.len() - unknown, unknown) {
+        (0, _) => "lag not known yet".to_owned(),
+        (_, 0) => format!("lag {} records", thousands(known)),
+        _ => format!("lag {} records, not known yet of {unknown} partitions", thousands(known)),
+    };
+    let mut text = format!("{mirror}: {mirroring} of {} partitions mirroring, {lag}", partitions.len());
     if let Some(unwell) = partitions.iter().find(|partition| partition.reason_code.is_some()) {
         let why = unwell.error_message.as_deref().or(unwell.reason_code.as_deref()).unwrap_or_default();
         text.push_str(&format!("; {}-{}: {why}", unwell.topic, unwell.partition));
@@ -174,6 +173,22 @@ mod tests {
             ..Default::default()
         });
         StartMirrorTopicsResponse { topics: topics.collect(), ..Default::default() }
+    }
+
+    #[test]
+    fn the_summary_tells_zero_lag_from_unknown_lag() {
+        let known = |lag| Standing {
+            state: "MIRRORING".to_owned(),
+            source_offset: Some(lag),
+            destination_offset: Some(0),
+            ..Standing::default()
+        };
+        let unknown = Standing { state: "LOG_ALIGNMENT".to_owned(), ..Standing::default() };
+        let said = |partitions: &[Standing]| summary("m", partitions);
+        assert_eq!(said(std::slice::from_ref(&unknown)), "m: 0 of 1 partitions mirroring, lag not known yet");
+        assert_eq!(said(&[known(1500)]), "m: 1 of 1 partitions mirroring, lag 1,500 records");
+        let both = "m: 1 of 2 partitions mirroring, lag 0 records, not known yet of 1 partitions";
+        assert_eq!(said(&[known(0), unknown]), both);
     }
 
     #[test]

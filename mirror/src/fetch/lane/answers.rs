@@ -96,7 +96,10 @@ impl<C: LocalCluster> Lane<C> {
                     }
                     yield_if_needed().await;
                 }
-                What::Diverged => self.leave(partition, serial, Leaving::Compare),
+                What::Diverged => {
+                    let why = format!("the source's log has parted from ours before offset {asked}");
+                    self.leave(partition, serial, Leaving::OutOfRange(why));
+                }
                 What::Error(code, hint) => {
                     let why = match code {
                         ErrorCode::NOT_LEADER_OR_FOLLOWER
@@ -105,7 +108,9 @@ impl<C: LocalCluster> Lane<C> {
                         | ErrorCode::UNKNOWN_LEADER_EPOCH
                         | ErrorCode::OFFSET_NOT_AVAILABLE
                         | ErrorCode::KAFKA_STORAGE_ERROR => Leaving::Moved(hint, code),
-                        ErrorCode::OFFSET_OUT_OF_RANGE => Leaving::Compare,
+                        ErrorCode::OFFSET_OUT_OF_RANGE => {
+                            Leaving::OutOfRange(format!("the source has no offset {asked}"))
+                        }
                         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
                         | ErrorCode::UNKNOWN_TOPIC_ID
                         | ErrorCode::INCONSISTENT_TOPIC_ID => Leaving::Unknown(code),

@@ -79,7 +79,6 @@ impl TruncationMark {
 
     /// Writes the file, durably.
     pub(crate) fn write(self, home: &Home) -> Result<(), LogError> {
-        eprintln!("WRITE {self:?}");
         let path = home.path.join(FILE);
         let text = format!("0\n{}\n{}\n", self.recovery_point, self.start);
         let written = home.disk.write_atomically(&path, text.as_bytes());
@@ -141,7 +140,6 @@ impl Log {
     pub(super) fn drop_mark(&mut self) -> Result<(), LogError> {
         let Some(until) = self.dirt.truncation else { return Ok(()) };
         if self.recovery_point >= until.flushed && self.start >= until.start {
-            eprintln!("REMOVE");
             TruncationMark::remove(&self.home)?;
             self.dirt.truncation = None;
         }

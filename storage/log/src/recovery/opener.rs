@@ -75,7 +75,6 @@ impl Opener<'_> {
         self.read_epochs()?;
         self.log.epochs.truncate_to(recovery_point);
         self.log.dirt.epoch_changes += 1;
-        eprintln!("CHECK FROM {first} of {:?} rp {recovery_point}", self.log.segments.iter().map(|s| (s.base().0, s.size())).collect::<Vec<_>>());
         self.log.producers = load_producers(self.log, self.listing, base)?;
         for index in first..self.log.segments.len() {
             if index > first {
@@ -83,7 +82,6 @@ impl Opener<'_> {
                 self.log.write_snapshot(self.log.end)?;
             }
             let verdict = self.check_segment(index, recovery_point)?;
-            eprintln!("CHECKED {:?} {verdict:?} end {}", self.log.segments[index].base(), self.log.end);
             if verdict == Verdict::Cut || self.lost_its_end(index, flushed) {
                 return self.drop_after(index);
             }

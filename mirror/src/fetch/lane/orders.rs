@@ -1,0 +1,124 @@
+//! What a lane is made of, what it is told, and what it reports.
+
+use std::sync::Arc;
+
+use tarn_image::config::mirror::MirrorConfig;
+use tarn_record::{Epoch, TopicIdPartition};
+use tarn_transport::Endpoint;
+use tarn_wire::ErrorCode;
+
+use crate::fetch::budget::FetchBudget;
+use crate::fetch::plan::{Assignment, LeaderHint};
+use crate::fetch::progress::LaneProgress;
+use crate::metrics::MirrorMetrics;
+use crate::post::Post;
+
+/// When the next request leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// Before the last response is appended, so that the source works meanwhile.
+    WithAppend,
+    /// After it.
+    Never,
+}
+
+/// What a lane is made of.
+pub struct LaneSpec {
+    /// What it calls itself towards the source.
+    pub client_id: String,
+    /// The mirror's configuration.
+    pub config: Arc<MirrorConfig>,
+    /// The source broker.
+    pub endpoint: Endpoint,
+    /// The largest batch that is taken.
+    pub batch_max_bytes: usize,
+    /// When requests leave.
+    pub overlap: Overlap,
+    /// Where its commands come from.
+    pub commands: Arc<Post<LaneCommand>>,
+    /// Where its reports go.
+    pub report: Box<dyn Fn(LaneReport) + Send>,
+    /// The memory for responses.
+    pub budget: Arc<FetchBudget>,
+    /// Where it writes down how far it is.
+    pub progress: Arc<LaneProgress>,
+    /// What it counts.
+    pub metrics: Arc<MirrorMetrics>,
+}
+
+/// What a lane is told.
+#[derive(Debug)]
+pub enum LaneCommand {
+    /// Fetch these.
+    Add(Vec<Assignment>),
+    /// Do not fetch this any more; it may come back.
+    Leave(TopicIdPartition),
+    /// These do not come back: forget how far they were.
+    Remove(Vec<TopicIdPartition>),
+    /// The broker is found here now.
+    Endpoint(Endpoint),
+    /// End.
+    Stop,
+}
+
+/// What a lane reports.
+#[derive(Debug)]
+pub enum LaneReport {
+    /// These are not fetched any more.
+    Left(Vec<Left>),
+    /// The source has answered for these for the first time, with their serials.
+    Answered(Vec<(TopicIdPartition, u64)>),
+    /// The connection could not be made, or broke.
+    LinkBroken,
+    /// The link's state has changed.
+    LinkChanged,
+    /// The lane has ended, in whichever way.
+    Ended,
+}
+
+/// A partition that a lane does not fetch any more.
+#[derive(Debug)]
+pub struct Left {
+    /// The partition.
+    pub partition: TopicIdPartition,
+    /// Its assignment.
+    pub serial: u64,
+    /// Why.
+    pub why: Leaving,
+}
+
+/// Why a partition left its lane.
+#[derive(Debug)]
+pub enum Leaving {
+    /// The connection was away: histories must be compared.
+    Reconnected,
+    /// The source has not what was asked for, or something else there: histories must be compared.
+    OutOfRange(String),
+    /// Another broker leads it at the source.
+    Moved(Option<LeaderHint>, ErrorCode),
+    /// The source does not know it.
+    Unknown(ErrorCode),
+    /// The source answers with an error that has no special meaning here.
+    Refused(ErrorCode),
+    /// A batch was damaged twice.
+    Corrupt(String),
+    /// The source holds an old record format.
+    UnsupportedFormat(String),
+    /// The gate was closed or opened again.
+    StaleGeneration,
+    /// The source's epoch is above ours.
+    EpochBehind(Epoch),
+    /// What came does not follow the log here, twice.
+    OutOfStep(String),
+    /// The disk here refused.
+    Storage(String),
+    /// This broker does not lead it.
+    NotLeaderHere,
+}
+
+impl Drop for LaneSpec {
+    /// However the lane's task ends, whoever gave it partitions learns of it.
+    fn drop(&mut self) {
+        (self.report)(LaneReport::Ended);
+    }
+}
