@@ -4,24 +4,24 @@ use std::fs;
 
 /// What was copied, and what it cost the process that copied it.
 #[derive(Clone, Debug)]
-pub struct Copied {
+pub(crate) struct Copied {
     /// Records, control records included.
-    pub records: u64,
+    pub(crate) records: u64,
     /// Bytes of whole batches.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Wall time in seconds.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// User and system time in seconds, of all threads.
-    pub cpu_seconds: f64,
+    pub(crate) cpu_seconds: f64,
 }
 
 /// The CPU seconds that this process has used so far.
-pub fn cpu_seconds() -> f64 {
+pub(crate) fn cpu_seconds() -> f64 {
     cpu_seconds_of("self").unwrap_or(0.0)
 }
 
 /// The CPU seconds that a running process has used so far; `None` where there is no such process.
-pub fn cpu_seconds_of(process: &str) -> Option<f64> {
+pub(crate) fn cpu_seconds_of(process: &str) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;

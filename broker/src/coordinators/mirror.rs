@@ -10,7 +10,7 @@ use tarn_record::{Offset, Timestamp, TimestampType, TopicIdPartition, batches};
 use tarn_runtime::channel::{self, ReplySlot};
 use tarn_runtime::{Queue, blocking, spawn, wall_clock_ms};
 use tarn_wire::ErrorCode;
-use tracing::{error, info};
+use tracing::{debug, error};
 
 use super::runtime::{CoordinatorRecord, Decided, Machine, Machines, NotServed, batch_of, replay_batch};
 use crate::core::Core;
@@ -150,7 +150,7 @@ async fn load(core: Rc<Core>, partition: TopicIdPartition, incarnation: u64) {
     let pending = core.machines().pending.remove(&partition).unwrap_or_default();
     match loaded {
         Ok((machine, records)) => {
-            info!(partition = %partition.partition, records, "mirror coordinator loaded");
+            debug!(partition = %partition.partition, records, "mirror coordinator loaded");
             core.machines().machines.loaded(partition, incarnation, machine);
             pending.into_iter().for_each(|call| answer(&core, call));
         }

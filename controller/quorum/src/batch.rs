@@ -5,9 +5,7 @@
 
 use bytes::Bytes;
 use tarn_record::builder::{BatchBuilder, Record};
-use tarn_record::{
-    Compression, ControlRecord, ControlType, Epoch, Offset, Timestamp, ValidBatch,
-};
+use tarn_record::{Compression, ControlRecord, ControlType, Epoch, Offset, Timestamp, ValidBatch};
 use tarn_wire::messages::leader_change_message::Voter as GrantingVoter;
 use tarn_wire::messages::voters_record::{Endpoint, KRaftVersionFeature, Voter};
 use tarn_wire::messages::{KRaftVersionRecord, LeaderChangeMessage, VotersRecord};
@@ -60,12 +58,7 @@ pub fn data(
 }
 
 /// A batch of control records at `base_offset`.
-pub fn control(
-    records: &[(ControlType, Bytes)],
-    base_offset: Offset,
-    epoch: Epoch,
-    now: Timestamp,
-) -> Bytes {
+pub fn control(records: &[(ControlType, Bytes)], base_offset: Offset, epoch: Epoch, now: Timestamp) -> Bytes {
     let batch = BatchBuilder::new(base_offset, Compression::None);
     let mut batch = batch.leader_epoch(epoch).timestamp(now).control();
     for (kind, value) in records {
@@ -78,7 +71,10 @@ pub fn control(
 ///
 /// # Errors
 /// A name that is too long for the log.
-pub fn leader_change(leader: i32, voters: Option<&VoterName>) -> Result<Vec<(ControlType, Bytes)>, EncodeError> {
+pub fn leader_change(
+    leader: i32,
+    voters: Option<&VoterName>,
+) -> Result<Vec<(ControlType, Bytes)>, EncodeError> {
     let voter = GrantingVoter { voter_id: leader, ..Default::default() };
     let change = LeaderChangeMessage {
         version: 0,

@@ -10,9 +10,7 @@ use tarn_log::disk::Disk;
 use tarn_log::{
     AppendError, FlushJob, FlushPolicy, Flushed, Log, LogConfig, LogDir, LogError, Opening, ReadError,
 };
-use tarn_record::{
-    BatchError, Epoch, Offset, PartitionIndex, Timestamp, TopicId, ValidBatch, batches,
-};
+use tarn_record::{BatchError, Epoch, Offset, PartitionIndex, Timestamp, TopicId, ValidBatch, batches};
 use tarn_wire::{EncodeError, MetadataRecord};
 use thiserror::Error;
 
@@ -57,7 +55,9 @@ impl MetadataLogError {
     /// True where the disk has no room: nothing was written, and a later try may succeed.
     pub fn is_full(&self) -> bool {
         match self {
-            MetadataLogError::Log(error) | MetadataLogError::Append(AppendError::Storage(error)) => error.is_full(),
+            MetadataLogError::Log(error) | MetadataLogError::Append(AppendError::Storage(error)) => {
+                error.is_full()
+            }
             _ => false,
         }
     }
@@ -116,10 +116,10 @@ impl MetadataLog {
             ..LogConfig::default()
         });
         let snapshot = if disk.exists(&dir) { snapshot::newest(&disk, &dir)? } else { None };
-        let has_log = disk.exists(&dir)
-            && disk.list(&dir)?.iter().any(|entry| entry.name.ends_with(".log"));
+        let has_log = disk.exists(&dir) && disk.list(&dir)?.iter().any(|entry| entry.name.ends_with(".log"));
         let log = if has_log {
-            let opening = Opening { clean: log_dir.was_clean(), recovery_point: Offset(0), log_start: Offset(0) };
+            let opening =
+                Opening { clean: log_dir.was_clean(), recovery_point: Offset(0), log_start: Offset(0) };
             Log::open(log_dir, TOPIC, PartitionIndex(0), config, opening, now)?.0
         } else {
             Log::create(log_dir, TOPIC, PartitionIndex(0), TopicId::METADATA, config, now)?

@@ -62,7 +62,8 @@ impl QuorumState {
         if !disk.exists(&path) {
             return Ok(QuorumState::default());
         }
-        let bytes = disk.read_all(&path).map_err(|cause| QuorumStateError::Io { path: path.clone(), cause })?;
+        let bytes =
+            disk.read_all(&path).map_err(|cause| QuorumStateError::Io { path: path.clone(), cause })?;
         QuorumState::parse(&bytes).map_err(|detail| QuorumStateError::Malformed { path, detail })
     }
 

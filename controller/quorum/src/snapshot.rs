@@ -64,7 +64,8 @@ impl SnapshotId {
     /// The id that a file name says, where it is a snapshot's.
     pub fn from_file_name(name: &str) -> Option<SnapshotId> {
         let (end_offset, epoch) = name.strip_suffix(SUFFIX)?.split_once('-')?;
-        let digits = |text: &str, length: usize| text.len() == length && text.bytes().all(|b| b.is_ascii_digit());
+        let digits =
+            |text: &str, length: usize| text.len() == length && text.bytes().all(|b| b.is_ascii_digit());
         if !digits(end_offset, 20) || !digits(epoch, 10) {
             return None;
         }
@@ -166,7 +167,9 @@ mod tests {
         let id = SnapshotId { end_offset: Offset(53), epoch: Epoch(7) };
         assert_eq!(id.to_string(), "00000000000000000053-0000000007.checkpoint");
         assert_eq!(SnapshotId::from_file_name(&id.to_string()), Some(id));
-        for other in ["00000000000000000053.checkpoint", "53-7.checkpoint", "x.checkpoint.part", "quorum-state"] {
+        for other in
+            ["00000000000000000053.checkpoint", "53-7.checkpoint", "x.checkpoint.part", "quorum-state"]
+        {
             assert_eq!(SnapshotId::from_file_name(other), None, "{other}");
         }
     }

@@ -109,7 +109,7 @@ impl Source {
         let address: SocketAddr = ([127, 0, 0, 1], self.state().port).into();
         let limits = ConnectionLimits::default();
         let listener = ListenerSpec::at("PLAINTEXT", address);
-        let acceptor = Acceptor::bind(&[listener], &limits).expect("the port is free");
+        let acceptor = bind(&listener, &limits);
         self.state().port = acceptor.addresses().expect("it is bound")[0].1.port();
         let (stop, source) = (Flag::new(), self.clone());
         let on_core = stop.clone();
@@ -286,6 +286,18 @@ impl Source {
                 ..Default::default()
             });
         DescribeConfigsResponse { results: results.collect(), ..Default::default() }
+    }
+}
+
+/// Binds, once the kernel has let go of the port: it does so a moment after the core before has ended.
+fn bind(listener: &ListenerSpec, limits: &ConnectionLimits) -> Acceptor {
+    let began = now();
+    loop {
+        match Acceptor::bind(std::slice::from_ref(listener), limits) {
+            Ok(acceptor) => return acceptor,
+            Err(error) => assert!(began.elapsed() < Duration::from_secs(10), "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -115,6 +115,15 @@ fn build(spec: &CoreSpec) -> io::Result<LocalExecutor> {
     Ok(executor)
 }
 
+/// Bounds a stall of the library's (0.12.0, `run_task_queues`): where its preempt timer has fired before
+/// the first task of a round ran, it takes the round for empty and sleeps until the next event, whatever is
+/// runnable. A timer that is always running is such an event.
+async fn beat() {
+    loop {
+        timer::sleep(limits::HEARTBEAT).await;
+    }
+}
+
 fn run_to_end<Make, Main, T>(name: &str, executor: LocalExecutor, make: Make) -> T
 where
     Make: FnOnce() -> Main + 'static,
@@ -128,7 +137,9 @@ where
                 let stopped = timer::drive().await;
                 panic!("its clock stopped: {stopped:?}");
             });
+            let heart = queues::spawn(Queue::Network, beat());
             let output = queues::spawn(Queue::Network, async move { make().await }).await;
+            heart.cancel().await;
             clock.cancel().await;
             output
         });

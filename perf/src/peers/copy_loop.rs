@@ -15,15 +15,15 @@ use crate::measure::{Copied, cpu_seconds};
 
 /// What the loop copies, and in which pieces.
 #[derive(Clone, Debug)]
-pub struct CopyLoop {
+pub(crate) struct CopyLoop {
     /// `host:port` of the source broker that leads every partition.
-    pub source: String,
+    pub(crate) source: String,
     /// The topic.
-    pub topic: String,
+    pub(crate) topic: String,
     /// Its partitions, from 0.
-    pub partitions: i32,
+    pub(crate) partitions: i32,
     /// The largest response to ask for, in bytes; the same for each partition.
-    pub response_bytes: i32,
+    pub(crate) response_bytes: i32,
 }
 
 struct Partition {
@@ -38,7 +38,7 @@ impl CopyLoop {
     ///
     /// # Errors
     /// Where the source, the directory or a checksum fails.
-    pub fn run(&self, into: &Path) -> io::Result<Copied> {
+    pub(crate) fn run(&self, into: &Path) -> io::Result<Copied> {
         let mut partitions = (0..self.partitions)
             .map(|index| {
                 let file = File::create(into.join(format!("{}-{index}.log", self.topic)))?;

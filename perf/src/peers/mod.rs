@@ -1,3 +1,3 @@
 //! What Tarn is measured against: a loop that does only what every mirror must do.
 
-pub mod copy_loop;
+pub(crate) mod copy_loop;

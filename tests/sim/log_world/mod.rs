@@ -382,7 +382,7 @@ impl LogWorld {
 
 /// Which events a seed has, and how often.
 fn draw_weights(rng: &mut fastrand::Rng) -> Vec<(Event, u32)> {
-    let mut draw = |&(event, most): &(Event, u32)| {
+    let draw = |&(event, most): &(Event, u32)| {
         let drawn = if rng.bool() { rng.u32(1..=most) } else { 0 };
         (event, if event == Event::Append { drawn.max(most / 4) } else { drawn })
     };
