@@ -14,7 +14,7 @@ use tarn_image::config::server::ServerConfig;
 use tarn_image::features::SUPPORTED;
 use tarn_image::{MetadataImage, config::server::Listener};
 use tarn_log::log_dir::LogDirError;
-use tarn_log::{Descriptors, LogDir, LogError, RealDisk};
+use tarn_log::{Descriptors, LogDir, RealDisk};
 use tarn_mirror::manager::{CoreTask, Manager, ManagerHandle};
 use tarn_quorum::{ControllerError, ControllerHandle, ControllerOptions, Running};
 use tarn_runtime::channel::{Flag, Receiver, Sender, mailbox, reply};
@@ -70,9 +70,6 @@ pub enum StartError {
         /// Why.
         cause: LogDirError,
     },
-    /// A log cannot be opened.
-    #[error(transparent)]
-    Log(#[from] LogError),
     /// The controller.
     #[error(transparent)]
     Controller(#[from] ControllerError),
@@ -124,12 +121,16 @@ impl Broker {
             addresses.into_iter().map(|(name, address)| (name.to_string(), address)).collect();
 
         let (manager, manager_handle) = Manager::new(&config.mirror);
-        let published: Vec<Arc<Published>> = (0..=layout.cores.len()).map(|_| Arc::default()).collect();
-        let controller = start_controller(&config, &dirs, &published, &manager_handle)?;
+        let published: Vec<Arc<Published>> = layout.cores.iter().map(|_| Arc::default()).collect();
+        let registration = Arc::new(Published::default());
+        let controller = start_controller(&config, &dirs, &published, &registration, &manager_handle)?;
         let broker_epoch = register(&config, &dirs, &controller.handle, &addresses, &cluster_id)?;
-        wait_until_registered(&config, &published[layout.cores.len()]);
 
         let log_dirs = LogDirs::new(dirs).map_err(|(dir, cause)| StartError::LogDir { dir, cause })?;
+        let image = wait_until_registered(&config, registration);
+        if let Err(error) = log_dirs.give_up_deleted(|id| image.topics().by_id(id).is_some()) {
+            warn!(%error, "directories of deleted topics stay");
+        }
         remove_leftovers(&log_dirs);
         let node = Node::new(config, cluster_id, Arc::new(log_dirs), controller.handle.clone());
         node.set_mirrors(manager_handle.clone());
@@ -253,17 +254,23 @@ fn start_controller(
     config: &Arc<ServerConfig>,
     dirs: &[Arc<LogDir>],
     published: &[Arc<Published>],
+    registration: &Arc<Published>,
     manager: &ManagerHandle,
 ) -> Result<Running, StartError> {
     let log_dir = dirs.iter().find(|dir| dir.path() == config.metadata_log_dir);
     let log_dir = log_dir.ok_or_else(|| StartError::NotFormatted { dir: config.metadata_log_dir.clone() })?;
     let (published, manager) = (published.to_vec(), manager.clone());
+    let registration = Arc::downgrade(registration);
     let options = ControllerOptions {
         config: config.clone(),
         log_dir: log_dir.clone(),
         publisher: Box::new(move |update| {
-            manager.metadata_changed(update.image.clone(), &update.delta);
+            // The cores first: what the manager then tells them is of partitions that they know.
             published.iter().for_each(|core| core.publish(update.clone()));
+            manager.metadata_changed(update.image.clone(), &update.delta);
+            if let Some(waiting) = registration.upgrade() {
+                waiting.publish(update);
+            }
         }),
     };
     Ok(tarn_quorum::server::start(options)?)
@@ -329,12 +336,13 @@ fn register(
     })
 }
 
-fn wait_until_registered(config: &ServerConfig, published: &Published) {
+/// Waits for the metadata in which this broker is active; nobody collects what is published after it.
+fn wait_until_registered(config: &ServerConfig, published: Arc<Published>) -> Arc<MetadataImage> {
     loop {
-        let updates = published.next_blocking();
-        let active = |image: &MetadataImage| image.registrations().is_active(config.node_id);
-        if updates.last().is_some_and(|update| active(&update.image)) {
-            return;
+        if let Some(update) = published.next_blocking().pop()
+            && update.image.registrations().is_active(config.node_id)
+        {
+            return update.image;
         }
     }
 }
@@ -371,7 +379,7 @@ struct CoreParts {
     tasks: Receiver<CoreTask<MirrorHost>>,
     published: Arc<Published>,
     manager: Option<(Manager, FetchCores)>,
-    begun: Sender<Result<(), LogError>>,
+    begun: Sender<()>,
 }
 
 type Started = (Vec<Sender<Envelope>>, Vec<CoreHandle<()>>);
@@ -411,7 +419,7 @@ fn start_cores(
         handles.push(spawn_core(spec, run).map_err(StartError::Machine)?);
     }
     for _ in 0..count {
-        beginnings.recv_blocking().unwrap_or(Ok(()))?;
+        beginnings.recv_blocking();
     }
     let stop = plan.stop.clone();
     let accept: CoreTask<MirrorHost> =
@@ -433,13 +441,10 @@ fn mailboxes_of<M: Send>(count: usize, capacity: usize) -> (Vec<Sender<M>>, Vec<
 /// The life of one core: its logs, its tasks, its connections, until the node ends.
 async fn run_core(core: Rc<Core>, plan: Plan, parts: CoreParts) {
     let CoreParts { id, mailbox, sockets, tasks, published, manager, begun } = parts;
-    let first = published.next().await.pop();
-    let opened = first.map_or(Ok(()), |update| core.begin(update.image));
-    let failed = opened.is_err();
-    let _ = begun.send(opened).await;
-    if failed {
-        return;
+    if let Some(update) = published.next().await.pop() {
+        core.begin(update.image);
     }
+    let _ = begun.send(()).await;
     core.start(mailbox);
     spawn(Queue::Network, core.clone().follow(published)).detach();
     spawn(Queue::Network, run_tasks(core.clone(), tasks)).detach();

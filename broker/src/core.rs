@@ -30,7 +30,7 @@ use crate::published::Published;
 use crate::router::Placement;
 use crate::rules::TopicRules;
 use crate::sessions::{Session, Sessions};
-use crate::{lookups, placing};
+use crate::{limits, lookups, placing};
 
 /// One core of a broker.
 pub struct Core {
@@ -242,12 +242,9 @@ impl Core {
     }
 
     /// The metadata as it is when the core starts: opens what it owns.
-    ///
-    /// # Errors
-    /// A log that cannot be opened.
-    pub fn begin(self: &Rc<Core>, image: Arc<MetadataImage>) -> Result<(), LogError> {
+    pub fn begin(self: &Rc<Core>, image: Arc<MetadataImage>) {
         *self.image.borrow_mut() = image;
-        placing::open_all(self)
+        placing::open_all(self);
     }
 
     /// Takes new metadata over as it is published.
@@ -316,10 +313,21 @@ impl Core {
             jobs.into_iter().map(|(partition, job)| (partition, job.run())).collect()
         };
         let results = blocking_sync(run).await.unwrap_or_else(|error| self.node.storage_failed(&error));
+        let mut is_full = false;
         for (partition, result) in results {
-            if let Err(error) = self.partitions().flushed(partition, result) {
-                self.node.storage_failed(&error);
+            let flushed = self.partitions().flushed(partition, result);
+            match flushed {
+                Ok(()) => {}
+                Err(error) if error.is_full() => {
+                    warn!(%partition, %error, "no room to flush; trying again");
+                    self.partitions().flush_again(partition);
+                    is_full = true;
+                }
+                Err(error) => self.node.storage_failed(&error),
             }
+        }
+        if is_full {
+            sleep(limits::FULL_DISK_PAUSE).await;
         }
     }
 

@@ -109,6 +109,8 @@ struct Watched {
 struct Interest<W> {
     wake: W,
     armed: bool,
+    /// Something has happened since the last fetch: what it did not send is not all there is.
+    fresh: bool,
     slots: HashMap<TopicIdPartition, u32>,
     watched: Vec<Option<Watched>>,
     free: Vec<u32>,
@@ -133,6 +135,7 @@ impl<W> Interests<W> {
         self.interests.entry(id).or_insert_with(|| Interest {
             wake,
             armed: false,
+            fresh: false,
             slots: HashMap::new(),
             watched: Vec::new(),
             free: Vec::new(),
@@ -203,13 +206,15 @@ impl<W> Interests<W> {
         let interest = self.get_mut(watcher.interest)?;
         interest.watched.get(watcher.slot as usize)?.as_ref()?;
         interest.queue(watcher.slot);
+        interest.fresh = true;
         if std::mem::take(&mut interest.armed) { Some(&interest.wake) } else { None }
     }
 
-    /// From now on news wakes the session, once. False where there is news already, or no such interest.
+    /// From now on news wakes the session, once. False where something has happened since the last fetch, or
+    /// there is no such interest. What the last fetch found and had to leave is no news.
     pub fn arm(&mut self, id: InterestId) -> bool {
         let Some(interest) = self.get_mut(id) else { return false };
-        interest.armed = interest.news.is_empty();
+        interest.armed = !interest.fresh;
         interest.armed
     }
 
@@ -224,6 +229,7 @@ impl<W> Interests<W> {
     ) -> Vec<FetchedPartition> {
         let Some(interest) = self.get_mut(id) else { return Vec::new() };
         interest.armed = false;
+        interest.fresh = false;
         if scope == Scope::All {
             interest.queue_all();
         }
@@ -239,7 +245,7 @@ impl<W> Interests<W> {
             let limit = left.min(watched.wanted.max_bytes);
             let found = read(watched.partition, &watched.wanted, limit, first);
             watched.in_news = false;
-            if found.records.len() > 0 {
+            if !found.records.is_empty() {
                 left = left.saturating_sub(found.records.len());
                 first = FirstBatch::MustFit;
             }
@@ -290,7 +296,9 @@ impl<W> Interest<W> {
     /// True where the session does not know this yet.
     fn tells(&self, slot: u32, found: &FetchedPartition) -> bool {
         let known = self.watched[slot as usize].as_ref().and_then(|watched| watched.told);
-        found.records.len() > 0 || found.is_urgent() || known != Some((found.high_watermark, found.log_start))
+        !found.records.is_empty()
+            || found.is_urgent()
+            || known != Some((found.high_watermark, found.log_start))
     }
 
     fn told(&mut self, slot: u32, found: &FetchedPartition) {
@@ -325,6 +333,16 @@ mod tests {
         assert_eq!(world.append(0, 10), None);
         assert!(!world.interests.arm(world.id), "there is news to read first");
         assert_eq!(world.fetch(Scope::News, 100), [1, 0]);
+    }
+
+    #[test]
+    fn records_that_are_too_few_to_answer_with_are_read_once_until_there_are_more() {
+        let mut world = World::with(1);
+        world.append(0, 10);
+        assert_eq!(world.fetch(Scope::News, 100), [0]);
+        assert!(world.interests.arm(world.id), "what was read already is no news");
+        assert_eq!(world.append(0, 10), Some("wake"));
+        assert_eq!(world.fetch(Scope::News, 100), [0]);
     }
 
     #[test]

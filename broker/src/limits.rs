@@ -1,5 +1,7 @@
 //! How much of anything a broker holds, each limit by its name.
 
+use std::time::Duration;
+
 /// Produce requests that wait for the high watermark, on one core.
 pub const WAITING_PRODUCES_PER_CORE: usize = 100_000;
 
@@ -18,6 +20,9 @@ pub const VALIDATION_SLICE_BYTES: usize = 256 * 1024;
 
 /// Bytes that a compressed batch may decompress to.
 pub const DECOMPRESSED_BATCH_BYTES: usize = 256 * 1024 * 1024;
+
+/// How long to wait before a flush that found no room is tried again.
+pub const FULL_DISK_PAUSE: Duration = Duration::from_millis(500);
 
 /// How often the checkpoint files are written, in milliseconds.
 pub const CHECKPOINT_INTERVAL_MS: u64 = 5_000;

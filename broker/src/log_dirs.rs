@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tarn_log::checkpoints::OffsetCheckpoint;
-use tarn_log::log_dir::{LogDirError, PartitionOffsets};
+use tarn_log::log_dir::{FoundPartition, LogDirError, PartitionOffsets};
 use tarn_log::{LogDir, Opening};
 use tarn_record::{Offset, PartitionIndex, TopicId};
 
@@ -32,10 +32,10 @@ struct Place {
 }
 
 /// A log that was in a directory when the node started.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Found {
-    /// The topic's id; zero where the directory does not say.
-    pub topic_id: TopicId,
+    /// The directory, and the topic's id; zero where the directory does not say.
+    pub partition: FoundPartition,
     /// What the checkpoints promise of it.
     pub opening: Opening,
     /// The high watermark of the checkpoint.
@@ -73,10 +73,23 @@ impl LogDirs {
         self.places().remove(&(topic.to_owned(), partition));
     }
 
-    /// The logs that were found and that nobody has opened.
-    pub fn strays(&self) -> Vec<(String, PartitionIndex)> {
-        let places = self.places();
-        places.iter().filter(|(_, place)| place.found.is_some()).map(|(name, _)| name.clone()).collect()
+    /// Renames the directories of topics that are not there any more, so that they can be removed: a
+    /// deletion that was cut short.
+    ///
+    /// # Errors
+    /// A directory that cannot be renamed.
+    pub fn give_up_deleted(&self, exists: impl Fn(TopicId) -> bool) -> Result<(), LogDirError> {
+        let mut places = self.places();
+        let mut gone = Vec::new();
+        for (name, place) in places.iter() {
+            let Some(found) = &place.found else { continue };
+            if !found.partition.topic_id.is_zero() && !exists(found.partition.topic_id) {
+                self.dirs[place.dir].rename_for_deletion(&found.partition)?;
+                gone.push(name.clone());
+            }
+        }
+        gone.iter().for_each(|name| drop(places.remove(name)));
+        Ok(())
     }
 
     /// Writes the checkpoint files of every directory.
@@ -152,7 +165,7 @@ fn found_in(dir: &LogDir) -> Result<Vec<(Name, Found)>, LogDirError> {
     let log_starts = read(OffsetCheckpoint::LogStart);
     let high_watermarks = read(OffsetCheckpoint::Replication);
     let found = dir.partitions()?.into_iter().map(|found| {
-        let name = (found.topic, found.partition);
+        let name = (found.topic.clone(), found.partition);
         let offset = |offsets: &PartitionOffsets| offsets.get(&name).copied().unwrap_or(Offset(0));
         let opening = Opening {
             clean: dir.was_clean(),
@@ -160,7 +173,7 @@ fn found_in(dir: &LogDir) -> Result<Vec<(Name, Found)>, LogDirError> {
             log_start: offset(&log_starts),
         };
         let high_watermark = offset(&high_watermarks);
-        (name, Found { topic_id: found.topic_id, opening, high_watermark })
+        (name, Found { partition: found, opening, high_watermark })
     });
     Ok(found.collect())
 }

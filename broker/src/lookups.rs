@@ -141,9 +141,9 @@ pub(crate) fn set_gates(
     partitions: &mut Partitions,
     gates: &[(TopicIdPartition, Gate)],
 ) -> Vec<Result<MirrorGeneration, LocalError>> {
-    let mut set = |(partition, gate): &(TopicIdPartition, Gate)| match partitions.get_mut(*partition) {
-        Some(replica) => Ok(replica.set_gate(*gate)),
-        None => Err(LocalError::NotLeader(*partition)),
+    let mut set = |(partition, gate): &(TopicIdPartition, Gate)| {
+        let replica = partitions.get_mut(*partition);
+        replica.and_then(|replica| replica.set_gate(*gate)).ok_or(LocalError::NotLeader(*partition))
     };
     gates.iter().map(&mut set).collect()
 }

@@ -72,6 +72,10 @@ impl Partitions {
     pub fn insert(&mut self, mut replica: Replica) {
         let partition = replica.partition();
         self.interests.watchers_of(partition).into_iter().for_each(|watcher| replica.watch(watcher));
+        if replica.waits_for_flush() && replica.log().recovery_point() < replica.log().end() {
+            // What a crash left behind is promised, and seen, once it is on the disk for certain.
+            self.dirty.push(partition);
+        }
         self.replicas.insert(partition, replica);
         self.news_of(partition);
     }
@@ -237,6 +241,11 @@ impl Partitions {
             .collect()
     }
 
+    /// A flush that found no room is to be tried again.
+    pub fn flush_again(&mut self, partition: TopicIdPartition) {
+        self.dirty.push(partition);
+    }
+
     /// Files that logs have let go, to be removed on another thread.
     pub fn take_removals(&mut self) -> Vec<RemovalJob> {
         mem::take(&mut self.removals)
@@ -266,10 +275,9 @@ impl Partitions {
         partition: TopicIdPartition,
         result: Result<Flushed, LogError>,
     ) -> Result<(), LogError> {
-        let flushed = result?;
-        if let Some(replica) = self.replicas.get_mut(&partition)
-            && replica.flushed(flushed)?
-        {
+        // A partition that is gone: what its flush met there is of no interest.
+        let Some(replica) = self.replicas.get_mut(&partition) else { return Ok(()) };
+        if replica.flushed(result?)? {
             self.news_of(partition);
         }
         Ok(())

@@ -14,17 +14,22 @@ use crate::core::Core;
 use crate::replica::{Binding, Replica};
 
 /// Opens every partition of the image that belongs to this core: at start-up, before it serves.
-///
-/// # Errors
-/// The first log that cannot be opened.
-pub(crate) fn open_all(core: &Rc<Core>) -> Result<(), LogError> {
+pub(crate) fn open_all(core: &Rc<Core>) {
     for topic in core.view().topics() {
         for (partition, epoch) in mine(core, topic) {
-            let replica = open(core, topic, partition, epoch)?;
-            core.partitions().insert(replica);
+            open_or_say(core, topic, partition, epoch);
         }
     }
-    Ok(())
+}
+
+/// A log that cannot be opened takes its own partition out of service, and no other.
+fn open_or_say(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition, epoch: Epoch) {
+    let opened = open(core, topic, partition, epoch);
+    match opened {
+        Ok(replica) => core.partitions().insert(replica),
+        Err(error) => error!(topic = %topic.name, partition = %partition.partition, %error, "log not opened"),
+    }
+    core.wake_flusher();
 }
 
 /// Brings the partitions of this core up to a change of the metadata.
@@ -63,13 +68,7 @@ fn change(core: &Rc<Core>, topic: &TopicImage) {
             partitions.news_of(partition);
             continue;
         }
-        let opened = open(core, topic, partition, epoch);
-        match opened {
-            Ok(replica) => core.partitions().insert(replica),
-            Err(error) => {
-                error!(topic = %topic.name, partition = %partition.partition, %error, "log not opened")
-            }
-        }
+        open_or_say(core, topic, partition, epoch);
     }
 }
 
@@ -83,7 +82,7 @@ fn open(
     let (dir, found) = core.node().log_dirs().place(&topic.name, partition.partition);
     let config = rules.log.clone();
     let (mut log, high_watermark) = match found {
-        Some(found) if found.topic_id == topic.id || found.topic_id.is_zero() => {
+        Some(found) if found.partition.topic_id == topic.id || found.partition.topic_id.is_zero() => {
             let (log, report) =
                 Log::open(&dir, &topic.name, partition.partition, config, found.opening, now)?;
             if report.cut_bytes > 0 || report.dropped_segments > 0 {
@@ -91,8 +90,14 @@ fn open(
             }
             (log, found.high_watermark)
         }
-        // Another topic had the name before, and its deletion was cut short: `create` says so.
-        _ => (Log::create(&dir, &topic.name, partition.partition, topic.id, config, now)?, Offset(0)),
+        Some(other) => {
+            // Another topic had the name before, and its deletion was cut short.
+            if let Err(error) = dir.rename_for_deletion(&other.partition) {
+                error!(topic = %topic.name, partition = %partition.partition, %error, "an old log is in the way");
+            }
+            (Log::create(&dir, &topic.name, partition.partition, topic.id, config, now)?, Offset(0))
+        }
+        None => (Log::create(&dir, &topic.name, partition.partition, topic.id, config, now)?, Offset(0)),
     };
     let binding = core.view().binding(&topic.name).map(Binding::new);
     if binding.as_ref().is_none_or(|binding| !binding.rules_the_log())

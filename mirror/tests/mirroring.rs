@@ -175,6 +175,7 @@ fn handlers_learn_which_topics_the_source_has_and_why_not() {
 
 /// A manager on a core of its own, with its lanes.
 struct Mirroring {
+    cluster: Cluster,
     handle: ManagerHandle,
     core: Option<CoreHandle<()>>,
 }
@@ -195,11 +196,12 @@ impl Mirroring {
     fn begin(cluster: &Cluster) -> Mirroring {
         let (manager, handle) = Manager::new(&node());
         cluster.attach(&handle);
-        let cluster = cluster.clone();
+        let here = cluster.clone();
         let core = spawn_core(CoreSpec { cpu: None, name: "mirror".into() }, move || async move {
-            manager.run(cluster.clone(), SameCore(cluster)).await;
+            manager.run(here.clone(), SameCore(here)).await;
         });
-        Mirroring { handle, core: Some(core.expect("a core can be made")) }
+        let core = Some(core.expect("a core can be made"));
+        Mirroring { cluster: cluster.clone(), handle, core }
     }
 
     fn standing(&self, cluster: &Cluster, topic: &str, partition: i32) -> Option<Standing> {
@@ -209,6 +211,10 @@ impl Mirroring {
 
 impl Drop for Mirroring {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the mirror stands like this: {:?}", self.standing(&self.cluster, "orders", 0));
+            eprintln!("its links: {:?}; its tasks: {:?}", self.handle.links("m"), self.handle.tasks("m"));
+        }
         self.handle.stop();
         if let Some(core) = self.core.take() {
             core.join();

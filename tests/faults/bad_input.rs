@@ -188,8 +188,8 @@ fn random_bodies_of_every_api_are_survived() {
 }
 
 fn resident_bytes(tarn: &Tarn) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", tarn.id())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    let kib: u64 = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", tarn.id())).expect("tarn runs");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("the kernel says it");
+    let kib: u64 = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("it is a number");
     kib * 1024
 }

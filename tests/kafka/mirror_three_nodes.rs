@@ -67,13 +67,13 @@ fn append_to(bootstrap: &str, text: &str) {
 }
 
 fn reassign(source: &ThreeNodes, topic: &str, partition: i32, replicas: &[i32]) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().expect("there is room");
     let file = directory.path().join("plan.json");
     let plan = serde_json::json!({
         "version": 1,
         "partitions": [{"topic": topic, "partition": partition, "replicas": replicas}],
     });
-    std::fs::write(&file, plan.to_string()).unwrap();
+    std::fs::write(&file, plan.to_string()).expect("there is room");
     let file = file.display().to_string();
     let arguments = ["--bootstrap-server", &source.bootstrap(), "--reassignment-json-file", &file];
     tool("reassign.ReassignPartitionsCommand", &[&arguments[..], &["--execute"]].concat()).ok();

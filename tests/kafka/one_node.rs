@@ -199,9 +199,9 @@ fn random_uuids_are_kafkas_and_differ() {
 
 fn refused_with(key: &str, value: &str) -> String {
     let tarn = Tarn::formatted(&TarnOptions::default());
-    let text = fs::read_to_string(tarn.config()).unwrap() + &format!("{key}={value}\n");
+    let text = fs::read_to_string(tarn.config()).expect("it was just written") + &format!("{key}={value}\n");
     let config: PathBuf = Path::new(&tarn.config()).to_path_buf();
-    fs::write(&config, text).unwrap();
+    fs::write(&config, text).expect("there is room");
     tarn.command(&["server", &config.display().to_string()]).failed()
 }
 

@@ -56,6 +56,7 @@ controller.listener.names=CONTROLLER
 log.dirs=$work/data
 offsets.topic.replication.factor=1
 log.cleaner.dedupe.buffer.size=2097152
+broker.session.timeout.ms=60000
 PROPERTIES
 "${java_short[@]}" "-Dlog4j2.configurationFile=$here/log4j2-server.properties" -cp "$class_path" \
     kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qk -c "$work/server.properties" > "$work/format.log"

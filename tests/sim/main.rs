@@ -16,7 +16,7 @@ const EVENTS: u64 = 400;
 
 #[test]
 fn a_log_on_a_failing_disk() {
-    search::<LogWorld>(0..1500, EVENTS);
+    search::<LogWorld>(0..2500, EVENTS);
 }
 
 #[test]

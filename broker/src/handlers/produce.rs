@@ -49,16 +49,16 @@ pub async fn handle(core: Rc<Core>, header: RequestHeader, request: ProduceReque
     let replies = send(&core, plan.by_core, acks, deadline_ms).await;
     let (topics, failed) = (plan.topics, plan.failed);
     Outcome::Answer(Box::pin(async move {
-        let mut produced = failed;
-        for (partitions, reply) in replies {
-            match reply.await {
-                Ok(answers) => {
-                    produced.extend(answers.into_iter().map(|answer| (answer.partition, answer.into())))
-                }
-                Err(_) => produced.extend(partitions.into_iter().map(|partition| {
-                    (partition, Produced::failed(partition, ErrorCode::UNKNOWN_SERVER_ERROR, None).into())
-                })),
-            }
+        let mut produced: BTreeMap<Slot, Outcomes> = failed.into_iter().collect();
+        for (slots, reply) in replies {
+            let answers = reply.await.unwrap_or_else(|_| {
+                let lost = |(_, partition): &(Slot, TopicIdPartition)| {
+                    Produced::failed(*partition, ErrorCode::UNKNOWN_SERVER_ERROR, None)
+                };
+                slots.iter().map(lost).collect()
+            });
+            let answered = slots.into_iter().zip(answers);
+            produced.extend(answered.map(|((slot, _), answer)| (slot, answer.into())));
         }
         if acks == Acks::None {
             return answer_nothing(&produced);
@@ -79,13 +79,17 @@ impl From<Produced> for Outcomes {
     }
 }
 
+/// Which partition of the request, counted over all its topics.
+type Slot = usize;
+
 /// What a request comes to: items for cores, and what has failed already. Topics and partitions stay in
-/// the order of the request.
+/// the order of the request, and each has a slot of its own, however often it is named.
 #[derive(Default)]
 struct Plan {
-    topics: Vec<(TopicKeys, Vec<(PartitionIndex, TopicIdPartition)>)>,
-    by_core: BTreeMap<CoreId, Vec<(TopicIdPartition, ClientBatch)>>,
-    failed: Vec<(TopicIdPartition, Outcomes)>,
+    topics: Vec<(TopicKeys, Vec<(PartitionIndex, Slot)>)>,
+    by_core: BTreeMap<CoreId, Vec<(Slot, TopicIdPartition, ClientBatch)>>,
+    failed: Vec<(Slot, Outcomes)>,
+    slots: Slot,
 }
 
 struct TopicKeys {
@@ -106,14 +110,18 @@ async fn plan_topic(core: &Rc<Core>, header: &RequestHeader, topic: TopicProduce
         let index = PartitionIndex(data.index);
         let topic_id = found.as_ref().map_or(tarn_record::TopicId(keys.id), |topic| topic.id);
         let partition = TopicIdPartition { topic_id, partition: index };
-        partitions.push((index, partition));
+        let slot = plan.slots;
+        plan.slots += 1;
+        partitions.push((index, slot));
         let planned = match &found {
             Ok(topic) => check(core, header, topic, data).await,
             Err(error) => Err(Produced::failed(partition, *error, None).into()),
         };
         match planned {
-            Ok(batch) => plan.by_core.entry(core.owner(partition)).or_default().push((partition, batch)),
-            Err(outcome) => plan.failed.push((partition, outcome)),
+            Ok(batch) => {
+                plan.by_core.entry(core.owner(partition)).or_default().push((slot, partition, batch))
+            }
+            Err(outcome) => plan.failed.push((slot, outcome)),
         }
     }
     plan.topics.push((keys, partitions));
@@ -174,20 +182,21 @@ fn invalid_outcome(partition: TopicIdPartition, invalid: InvalidBatch) -> Outcom
     Outcomes { produced, record_errors: invalid.record_errors }
 }
 
-type Sent = Vec<(Vec<TopicIdPartition>, Reply<Vec<Produced>>)>;
+type Sent = Vec<(Vec<(Slot, TopicIdPartition)>, Reply<Vec<Produced>>)>;
 
 async fn send(
     core: &Rc<Core>,
-    by_core: BTreeMap<CoreId, Vec<(TopicIdPartition, ClientBatch)>>,
+    by_core: BTreeMap<CoreId, Vec<(Slot, TopicIdPartition, ClientBatch)>>,
     acks: Acks,
     deadline_ms: u64,
 ) -> Sent {
     let mut replies = Vec::with_capacity(by_core.len());
     for (owner, items) in by_core {
         let (reply, answer) = channel::reply();
-        let partitions = items.iter().map(|(partition, _)| *partition).collect();
+        let slots = items.iter().map(|(slot, partition, _)| (*slot, *partition)).collect();
+        let items = items.into_iter().map(|(_, partition, batch)| (partition, batch)).collect();
         core.deliver(owner, Envelope::Append(AppendRequest { items, acks, deadline_ms, reply })).await;
-        replies.push((partitions, answer));
+        replies.push((slots, answer));
     }
     replies
 }
@@ -202,10 +211,11 @@ fn acks_of(acks: i16) -> Option<Acks> {
 }
 
 /// `acks=0` has no answer; the only way to tell a client to refresh its metadata is to hang up.
-fn answer_nothing(produced: &[(TopicIdPartition, Outcomes)]) -> Answer {
-    match produced.iter().find(|(_, outcome)| outcome.produced.error != ErrorCode::NONE) {
-        Some((partition, outcome)) => Answer::Close(format!(
-            "a produce with acks=0 to {partition} failed: {}",
+fn answer_nothing(produced: &BTreeMap<Slot, Outcomes>) -> Answer {
+    match produced.values().find(|outcome| outcome.produced.error != ErrorCode::NONE) {
+        Some(outcome) => Answer::Close(format!(
+            "a produce with acks=0 to {} failed: {}",
+            outcome.produced.partition,
             outcome.produced.error.name()
         )),
         None => Answer::Nothing,
@@ -234,16 +244,15 @@ fn refuse_all(header: &RequestHeader, request: &ProduceRequest, error: ErrorCode
 
 fn respond(
     core: &Rc<Core>,
-    topics: Vec<(TopicKeys, Vec<(PartitionIndex, TopicIdPartition)>)>,
-    produced: Vec<(TopicIdPartition, Outcomes)>,
+    topics: Vec<(TopicKeys, Vec<(PartitionIndex, Slot)>)>,
+    mut produced: BTreeMap<Slot, Outcomes>,
 ) -> ProduceResponse {
-    let mut produced: BTreeMap<TopicIdPartition, Outcomes> = produced.into_iter().collect();
     let responses = topics.into_iter().map(|(keys, partitions)| TopicProduceResponse {
         name: keys.name,
         topic_id: keys.id,
         partition_responses: partitions
             .into_iter()
-            .map(|(index, partition)| partition_response(core, index, produced.remove(&partition)))
+            .map(|(index, slot)| partition_response(core, index, produced.remove(&slot)))
             .collect(),
     });
     ProduceResponse { responses: responses.collect(), ..Default::default() }

@@ -189,6 +189,13 @@ impl Replica {
         {
             return MirrorAppended::EpochBehind { batch_epoch: last.header().leader_epoch, leader_epoch };
         }
+        if append.source_log_start > append.source_high_watermark {
+            let reason = format!(
+                "the source says that its log starts at {} and is committed up to {}",
+                append.source_log_start, append.source_high_watermark
+            );
+            return MirrorAppended::NotNext { log_end: self.log.end(), reason };
+        }
         binding.source_high_watermark = append.source_high_watermark;
         let result = self.take_over(append, now);
         self.advance_high_watermark();
@@ -223,13 +230,13 @@ impl Replica {
     }
 
     /// Opens or closes the gate for a mirror's appends. Every opening has a generation of its own.
-    pub fn set_gate(&mut self, gate: Gate) -> MirrorGeneration {
+    /// `None` where this core does not know yet that the partition is mirrored.
+    pub fn set_gate(&mut self, gate: Gate) -> Option<MirrorGeneration> {
+        let binding = self.binding.as_mut()?;
         self.generations += 1;
         let generation = MirrorGeneration(self.generations);
-        if let Some(binding) = &mut self.binding {
-            binding.gate = (gate == Gate::Open).then_some(generation);
-        }
-        generation
+        binding.gate = (gate == Gate::Open).then_some(generation);
+        Some(generation)
     }
 
     /// What the coordinator knows of the partition.

@@ -115,12 +115,14 @@ impl<C: LocalCluster> Lane<C> {
                 continue;
             }
             let (endpoint, options) = (self.spec.endpoint.clone(), self.client_options());
-            match self.obeying(Client::connect(&endpoint, &options)).await? {
-                Ok(client) => {
+            match self.obeying(Client::connect(&endpoint, &options)).await {
+                Some(Ok(client)) => {
                     self.came_up(&client);
                     return Some(client);
                 }
-                Err(error) => self.broke(&error),
+                Some(Err(error)) => self.broke(&error),
+                // The lane is stopped, or the broker is somewhere else: the next round sees which.
+                None => {}
             }
         }
     }

@@ -76,7 +76,6 @@ async fn list(
         partition_index: question.partition.0,
         current_leader_epoch: question.leader_epoch.0,
         timestamp,
-        ..ListOffsetsPartition::default()
     };
     let topics = by_topic(&questions, partition)
         .into_iter()

@@ -26,7 +26,7 @@ use crate::segment::{FileSizes, Segment};
 mod opener;
 mod replay;
 
-use opener::Opener;
+use opener::{Opener, finish};
 pub(crate) use replay::{drop_snapshots_above, producers_below};
 
 /// What is known of a log before it is opened.
@@ -126,7 +126,7 @@ pub(crate) fn open(
     let mut opener =
         Opener { log: &mut log, report: &mut report, listing: &listing, was_cut: mark.is_some() };
     if opening.clean && opener.trust_files().is_ok() {
-        opener.finish(now)?;
+        finish(&mut log, &listing, now)?;
         if mark.is_some() {
             // Whoever closed the log wrote the checkpoint files after it.
             TruncationMark::remove(&log.home)?;
@@ -134,7 +134,6 @@ pub(crate) fn open(
         return Ok((log, report));
     }
     opener.recover(on_disk)?;
-    opener.finish(now)?;
     let said = mark.unwrap_or(TruncationMark { recovery_point: on_disk, start: TruncationMark::ANY_START });
     let is_lower = log.recovery_point < on_disk;
     if is_lower {
@@ -143,6 +142,7 @@ pub(crate) fn open(
     if is_lower || mark.is_some() {
         log.dirt.truncation = Some(said.until(opening.recovery_point, opening.log_start));
     }
+    finish(&mut log, &listing, now)?;
     Ok((log, report))
 }
 

@@ -98,11 +98,7 @@ impl HeldSession {
         }
         let core = self.core.clone();
         let (mut upserts, mut forgets) = (Vec::new(), Vec::new());
-        let by_id = self.session().by_id;
         for ((key, index), lookup) in &mut self.session_mut().partitions {
-            if by_id && lookup.found.is_some() {
-                continue;
-            }
             let view = core.view();
             let found =
                 view.topic(key).map(|topic| TopicIdPartition { topic_id: topic.id, partition: *index });

@@ -80,9 +80,10 @@ async fn serve(
     let max_wait = Duration::from_millis(request.max_wait_ms.max(0) as u64);
     let scope = if held.is_full() { Scope::All } else { Scope::News };
     let order = take_over(&core, &mut held, &request);
+    let max_bytes = (request.max_bytes.max(0) as usize).min(core.node().fetch_max_bytes());
     let limits = Limits {
-        min_bytes: request.min_bytes.max(0) as usize,
-        max_bytes: (request.max_bytes.max(0) as usize).min(core.node().fetch_max_bytes()),
+        min_bytes: (request.min_bytes.max(0) as usize).min(max_bytes),
+        max_bytes,
         isolation: isolation(&request),
     };
     let mut found = Found::new(order, held.is_full());

@@ -204,6 +204,8 @@ enum Step {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// Whatever goes wrong in between, what is handed out continues what was taken, and in the end all
     /// there is at the source has been taken.
     #[test]
@@ -233,7 +235,7 @@ proptest! {
                 Step::Fetch => fetch(&mut plan, &mut source, &mut taken)?,
             }
         }
-        for _ in 0..2000 {
+        for _ in 0..400 {
             fetch(&mut plan, &mut source, &mut taken)?;
         }
         for (index, (serial, next)) in &taken {

@@ -216,28 +216,27 @@ impl Opener<'_> {
         headers.iter().for_each(|header| log.note_epoch(header));
         Ok(())
     }
+}
 
-    /// Makes the parts agree, and removes the snapshots that nobody will read.
-    pub(super) fn finish(&mut self, now: Timestamp) -> Result<(), LogError> {
-        let log = &mut *self.log;
-        if log.end < log.start {
-            log.truncate_fully_and_start_at(log.start, now)?.removal.run()?;
-        }
-        let before = log.epochs.clone();
-        // An empty log still knows which epoch ended where it begins.
-        log.epochs.truncate_to(if log.start < log.end { log.end } else { log.end.plus(1) });
-        log.epochs.advance_log_start(log.start);
-        log.dirt.epoch_changes += u32::from(before != log.epochs);
-        log.expire_producers(now);
-        let newest = self.listing.snapshots.range(..=log.end).next_back();
-        for &offset in self.listing.snapshots.keys() {
-            let has_segment = log.segments[log.segment_of(offset)].base() == offset;
-            if !has_segment && newest.is_some_and(|(&newest, _)| offset < newest) {
-                log.home.remove(&log.home.file(offset, Kind::Snapshot))?;
-            }
-        }
-        Ok(())
+/// Makes the parts of an opened log agree, and removes the snapshots that nobody will read.
+pub(super) fn finish(log: &mut Log, listing: &Listing, now: Timestamp) -> Result<(), LogError> {
+    if log.end < log.start {
+        log.truncate_fully_and_start_at(log.start, now)?.removal.run()?;
     }
+    let before = log.epochs.clone();
+    // An empty log still knows which epoch ended where it begins.
+    log.epochs.truncate_to(if log.start < log.end { log.end } else { log.end.plus(1) });
+    log.epochs.advance_log_start(log.start);
+    log.dirt.epoch_changes += u32::from(before != log.epochs);
+    log.expire_producers(now);
+    let newest = listing.snapshots.range(..=log.end).next_back();
+    for &offset in listing.snapshots.keys() {
+        let has_segment = log.segments[log.segment_of(offset)].base() == offset;
+        if !has_segment && newest.is_some_and(|(&newest, _)| offset < newest) {
+            log.home.remove(&log.home.file(offset, Kind::Snapshot))?;
+        }
+    }
+    Ok(())
 }
 
 /// Takes note of a batch that is in segment number `index`.
