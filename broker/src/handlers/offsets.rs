@@ -66,7 +66,7 @@ pub async fn list(
                 let answer = answers[&(t, p)].and_then(|partition| {
                     found.get(&partition).copied().ok_or(ErrorCode::UNKNOWN_SERVER_ERROR)
                 });
-                offset_response(asked.partition_index, answer)
+                offset_response(asked.partition_index, answer, header.api_version)
             })
             .collect(),
         name: topic.name,
@@ -89,14 +89,21 @@ fn spec(timestamp: i64, version: i16) -> Result<OffsetSpec, ErrorCode> {
     if version >= since { Ok(spec) } else { Err(ErrorCode::UNSUPPORTED_VERSION) }
 }
 
-fn offset_response(index: i32, answer: Result<OffsetAnswer, ErrorCode>) -> ListOffsetsPartitionResponse {
+/// The first version of ListOffsets that tells the epoch of an offset.
+const WITH_EPOCH: i16 = 4;
+
+fn offset_response(
+    index: i32,
+    answer: Result<OffsetAnswer, ErrorCode>,
+    version: i16,
+) -> ListOffsetsPartitionResponse {
     match answer {
         Ok(answer) => ListOffsetsPartitionResponse {
             partition_index: index,
             error_code: answer.error.0,
             timestamp: answer.timestamp.0,
             offset: answer.offset.0,
-            leader_epoch: answer.leader_epoch.0,
+            leader_epoch: if version >= WITH_EPOCH { answer.leader_epoch.0 } else { Epoch::NONE.0 },
         },
         Err(error) => {
             ListOffsetsPartitionResponse { partition_index: index, error_code: error.0, ..Default::default() }

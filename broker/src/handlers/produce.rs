@@ -29,6 +29,8 @@ use crate::rules::TopicRules;
 
 /// The first version that names topics by id.
 const BY_ID: i16 = 13;
+/// The first version that tells where a partition is led now (KIP-951).
+const WITH_LEADER: i16 = 10;
 /// The first version in which a producer may send zstd (KIP-110).
 const ZSTD: i16 = 7;
 
@@ -63,7 +65,8 @@ pub async fn handle(core: Rc<Core>, header: RequestHeader, request: ProduceReque
         if acks == Acks::None {
             return answer_nothing(&produced);
         }
-        frame(&header, &respond(&core, topics, produced))
+        let leaders = if header.api_version >= WITH_LEADER { Leaders::Told } else { Leaders::NotTold };
+        frame(&header, &respond(&core, topics, produced, leaders))
     }))
 }
 
@@ -77,6 +80,13 @@ impl From<Produced> for Outcomes {
     fn from(produced: Produced) -> Outcomes {
         Outcomes { produced, record_errors: Vec::new() }
     }
+}
+
+/// Whether the version of the response has a place for the current leader.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaders {
+    Told,
+    NotTold,
 }
 
 /// Which partition of the request, counted over all its topics.
@@ -246,13 +256,14 @@ fn respond(
     core: &Rc<Core>,
     topics: Vec<(TopicKeys, Vec<(PartitionIndex, Slot)>)>,
     mut produced: BTreeMap<Slot, Outcomes>,
+    leaders: Leaders,
 ) -> ProduceResponse {
     let responses = topics.into_iter().map(|(keys, partitions)| TopicProduceResponse {
         name: keys.name,
         topic_id: keys.id,
         partition_responses: partitions
             .into_iter()
-            .map(|(index, slot)| partition_response(core, index, produced.remove(&slot)))
+            .map(|(index, slot)| partition_response(core, index, produced.remove(&slot), leaders))
             .collect(),
     });
     ProduceResponse { responses: responses.collect(), ..Default::default() }
@@ -262,6 +273,7 @@ fn partition_response(
     core: &Rc<Core>,
     index: PartitionIndex,
     outcome: Option<Outcomes>,
+    leaders: Leaders,
 ) -> PartitionProduceResponse {
     let Some(Outcomes { produced, record_errors }) = outcome else {
         let error_code = ErrorCode::INVALID_REQUEST.0;
@@ -273,7 +285,8 @@ fn partition_response(
         };
     };
     let moved = [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::FENCED_LEADER_EPOCH].contains(&produced.error);
-    let leader = if moved { core.view().leader(produced.partition) } else { None };
+    let tells = moved && leaders == Leaders::Told;
+    let leader = if tells { core.view().leader(produced.partition) } else { None };
     PartitionProduceResponse {
         index: index.0,
         error_code: produced.error.0,

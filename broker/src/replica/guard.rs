@@ -29,7 +29,7 @@ pub enum WriteRefused {
     /// It is mirrored.
     #[error(
         "the topic is a mirror (mirror.name={mirror}, partition state {state}) and is read-only; to make it \
-         writable: tarn mirror failover --mirror {mirror} --topics {topic}"
+         writable: tarn mirror stop --mirror {mirror} --topics {topic}"
     )]
     ReadOnly {
         /// The mirror.

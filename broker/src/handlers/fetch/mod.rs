@@ -104,7 +104,7 @@ async fn serve(
     }
     let cut = found.fit(limits.max_bytes);
     held.session_mut().requeue = cut;
-    let response = respond::response(&core, &held, found);
+    let response = respond::response(&core, &held, found, header.api_version);
     held.finish();
     frame(&header, &response)
 }

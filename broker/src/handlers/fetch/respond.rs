@@ -16,13 +16,18 @@ use crate::core::Core;
 use crate::interest::FetchedPartition;
 use crate::sessions::TopicKey;
 
+/// The first version that tells the current leader, and where logs part (KIP-595).
+const WITH_EPOCHS: i16 = 12;
+/// The first version that tells where leaders are reached (KIP-951).
+const WITH_ENDPOINTS: i16 = 16;
+
 /// A request whose session is not right.
 pub(super) fn refused(error: ErrorCode) -> FetchResponse {
     FetchResponse { error_code: error.0, ..Default::default() }
 }
 
 /// What was found, topic by topic: partitions of one topic that follow each other share its entry.
-pub(super) fn response(core: &Rc<Core>, held: &HeldSession, mut found: Found) -> FetchResponse {
+pub(super) fn response(core: &Rc<Core>, held: &HeldSession, mut found: Found, version: i16) -> FetchResponse {
     let session = held.session();
     let names: HashMap<_, _> = session
         .partitions
@@ -34,8 +39,14 @@ pub(super) fn response(core: &Rc<Core>, held: &HeldSession, mut found: Found) ->
     let missing = std::mem::take(&mut found.missing);
     for partition in found.into_partitions() {
         let Some(key) = names.get(&partition.partition.topic_id) else { continue };
-        let data = partition_data(core, partition, &mut response.node_endpoints);
+        let mut data = partition_data(core, partition, &mut response.node_endpoints);
+        if version < WITH_EPOCHS {
+            (data.current_leader, data.diverging_epoch) = Default::default();
+        }
         push(&mut response, key, data);
+    }
+    if version < WITH_ENDPOINTS {
+        response.node_endpoints.clear();
     }
     for (key, index) in missing {
         push(&mut response, &key, unknown(&key, index));

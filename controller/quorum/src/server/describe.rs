@@ -4,6 +4,7 @@ use tarn_record::Timestamp;
 use tarn_wire::ErrorCode;
 use tarn_wire::messages::describe_quorum_response::{Listener, Node, PartitionData, ReplicaState, TopicData};
 use tarn_wire::messages::{DescribeQuorumRequest, DescribeQuorumResponse};
+use uuid::Uuid;
 
 use super::Controller;
 use crate::metadata_log;
@@ -27,7 +28,12 @@ impl Controller {
         let id = self.config.node_id.0;
         let leader = ReplicaState {
             replica_id: id,
-            replica_directory_id: self.directory_id,
+            // Only a dynamic quorum names its voters by their directories (KIP-853).
+            replica_directory_id: if self.config.quorum.voters.is_empty() {
+                self.directory_id
+            } else {
+                Uuid::nil()
+            },
             log_end_offset: self.log.end().0,
             last_fetch_timestamp: now.0,
             last_caught_up_timestamp: now.0,
