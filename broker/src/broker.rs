@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tarn_image::config::server::ServerConfig;
 use tarn_image::features::SUPPORTED;
@@ -235,7 +235,7 @@ fn connection_limits(config: &ServerConfig) -> ConnectionLimits {
     }
 }
 
-fn bind(config: &ServerConfig, limits: &ConnectionLimits) -> Result<Acceptor, StartError> {
+fn bind(config: &ServerConfig, connections: &ConnectionLimits) -> Result<Acceptor, StartError> {
     let failed = |listener: &Listener, cause| StartError::Listener { listener: listener.to_string(), cause };
     let mut specs = Vec::new();
     for listener in &config.listeners {
@@ -244,10 +244,17 @@ fn bind(config: &ServerConfig, limits: &ConnectionLimits) -> Result<Acceptor, St
         spec.backlog = config.network.backlog;
         specs.push(spec);
     }
-    Acceptor::bind(&specs, limits).map_err(|cause| {
-        let listeners: Vec<String> = config.listeners.iter().map(ToString::to_string).collect();
-        StartError::Listener { listener: listeners.join(","), cause }
-    })
+    // The kernel lets go of a killed node's sockets only after its rings are torn down, which takes a while.
+    let deadline = Instant::now() + limits::PORT_WAIT;
+    loop {
+        match Acceptor::bind(&specs, connections) {
+            Ok(acceptor) => return Ok(acceptor),
+            Err(cause) if cause.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                std::thread::sleep(limits::PORT_RETRY_PAUSE);
+            }
+            Err(cause) => return Err(StartError::Machine(cause)),
+        }
+    }
 }
 
 fn start_controller(

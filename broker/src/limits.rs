@@ -41,3 +41,9 @@ pub fn inbound_bytes(cores: usize) -> usize {
     const BYTES_PER_CORE: usize = 256 * 1024 * 1024;
     cores.max(1) * BYTES_PER_CORE
 }
+
+/// How long a start waits for a port that is still taken: a node that was killed keeps its own for a moment.
+pub const PORT_WAIT: Duration = Duration::from_secs(3);
+
+/// How long to wait before a port is tried again.
+pub const PORT_RETRY_PAUSE: Duration = Duration::from_millis(50);

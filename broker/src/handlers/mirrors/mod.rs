@@ -36,8 +36,9 @@ pub async fn create(core: &Rc<Core>, mut request: CreateClusterMirrorRequest) ->
         Err(error) => return refuse_create(ErrorCode::INVALID_CONFIG, error.to_string()),
     };
     let exists = core.view().image().mirror(&request.mirror_name).is_some();
-    if config.source_cluster_id.is_none() && !exists {
+    if !exists {
         match source::cluster_id(&config, core.node().cluster_id()).await {
+            Ok(_) if config.source_cluster_id.is_some() => {}
             Ok(id) => {
                 request.configs.push(GivenConfig { name: SOURCE_CLUSTER_ID.into(), value: Some(id.into()) })
             }

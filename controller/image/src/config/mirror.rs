@@ -174,7 +174,10 @@ impl MirrorConfig {
         let values = Values { configs };
         refuse_security(&values.text("security.protocol"))?;
         let millis = |name: &str| Duration::from_millis(values.number(name).max(0).unsigned_abs());
-        let patterns = |name: &str| Patterns::parse(elements(&values.text(name)));
+        let patterns = |name: &str| {
+            let parsed = Patterns::parse(elements(&values.text(name)));
+            parsed.map_err(|InvalidMirror(why)| InvalidMirror(format!("{name}: {why}")))
+        };
         Ok(MirrorConfig {
             bootstrap: bootstrap(configs.get(BOOTSTRAP_SERVERS).map_or("", |value| value))?,
             source_cluster_id: configs.get(SOURCE_CLUSTER_ID).map(|value| value.to_string()),
