@@ -12,8 +12,10 @@ use tarn_tests::waiting::until_some;
 const COPIED: Duration = Duration::from_secs(60);
 const MOVED: Duration = Duration::from_secs(60);
 
+/// Each replica at the source compacts for itself and notes its own delete horizons, so after a change of
+/// leader Kafka's own copies of a compacted partition differ.
 fn mirrored(topic: &str) -> bool {
-    !topic.starts_with("__")
+    !topic.starts_with("__") && !topic.starts_with("compacted")
 }
 
 #[test]

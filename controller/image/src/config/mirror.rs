@@ -298,7 +298,7 @@ mod tests {
         );
         assert!(
             refused(&[server, ("topics.include", "ok.*,(")])
-                .starts_with("'(' is not a valid regular expression")
+                .starts_with("topics.include: '(' is not a valid regular expression")
         );
         assert!(refused(&[("bootstrap.servers", "nowhere")]).contains("host:port is expected"));
     }

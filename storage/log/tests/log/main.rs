@@ -1,5 +1,7 @@
 //! A partition's log on a real disk: what it takes, gives back, drops and finds again.
 
+#![allow(clippy::unwrap_used)]
+
 mod appending;
 mod model;
 mod recovering;

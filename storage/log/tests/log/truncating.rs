@@ -198,7 +198,7 @@ fn a_deleted_partition_leaves_its_directory_under_another_name() {
     let renamed = log.delete().unwrap();
     assert!(!reader.is_current());
     assert!(!world.path().exists());
-    assert_eq!(world.dir.deleted().unwrap(), [renamed.clone()]);
+    assert_eq!(world.dir.deleted().unwrap(), std::slice::from_ref(&renamed));
     let again = filled(&world).delete().unwrap();
     assert_ne!(again, renamed, "the same partition can be deleted twice");
     world.dir.remove(&renamed).unwrap();

@@ -21,7 +21,6 @@ pub(crate) const TOPIC_ID: TopicId =
 /// One directory with one log.
 pub(crate) struct World {
     pub(crate) root: tempfile::TempDir,
-    pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) dir: Arc<LogDir>,
     pub(crate) config: LogConfig,
 }
@@ -30,8 +29,8 @@ impl World {
     pub(crate) fn new(config: LogConfig) -> World {
         let root = tempfile::tempdir().unwrap();
         let descriptors = Descriptors::new(100);
-        let dir = LogDir::open(Arc::new(RealDisk), root.path(), descriptors.clone()).unwrap();
-        World { root, descriptors, dir, config }
+        let dir = LogDir::open(Arc::new(RealDisk), root.path(), descriptors).unwrap();
+        World { root, dir, config }
     }
 
     pub(crate) fn create(&self) -> Log {
