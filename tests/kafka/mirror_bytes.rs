@@ -82,6 +82,8 @@ fn described_topics(bootstrap: &str) -> String {
     let text = in_words(&described);
     // A Kafka with eligible leader replicas has a default of its own, which no topic has set.
     let text = replaced(&text, r"min\.insync\.replicas=1,?", "");
+    // The proposal's `topic.properties.exclude` leaves it out by default.
+    let text = replaced(&text, r",?message\.timestamp\.type=LogAppendTime", "");
     // Who holds a partition is the cluster's own affair; so are its eligible leaders.
     replaced(&text, r"\tLeader: .*", "")
 }

@@ -139,7 +139,9 @@ impl Log {
     /// Removes the file once it says nothing that the checkpoint files could say wrong.
     pub(super) fn drop_mark(&mut self) -> Result<(), LogError> {
         let Some(until) = self.dirt.truncation else { return Ok(()) };
-        if self.recovery_point >= until.flushed && self.start >= until.start {
+        // Before that the next recovery would begin later and trust indexes that were never synced.
+        let is_synced = self.dirt.changes == self.dirt.changes_saved;
+        if is_synced && self.recovery_point >= until.flushed && self.start >= until.start {
             TruncationMark::remove(&self.home)?;
             self.dirt.truncation = None;
         }

@@ -144,13 +144,13 @@ fn apply(world: &World, mut log: Log, model: &mut Model, op: &Op) -> Log {
         }
         Op::Flush => {
             flush(&mut log);
-            model.recovery_point = model.end;
+            model.recovery_point = log.recovery_point().0;
         }
         Op::CloseAndOpen | Op::Crash => {
             let clean = matches!(op, Op::CloseAndOpen);
             if clean {
                 log.close().unwrap();
-                model.recovery_point = model.end;
+                model.recovery_point = log.recovery_point().0;
             }
             let log_start = log.start_to_checkpoint().unwrap_or(Offset(0));
             let recovery_point = Offset(model.recovery_point);
