@@ -168,7 +168,9 @@ fn a_server_that_cannot_start_says_why() {
         ("listener.security.protocol.map", "PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT"),
     ] {
         let refused = refused_with(key, value);
-        assert!(refused.contains(key) && refused.contains(value), "{key}={value}: {refused}");
+        // Of a list, the entry that is wrong.
+        let wrong = value.split(',').next().unwrap_or(value);
+        assert!(refused.contains(key) && refused.contains(wrong), "{key}={value}: {refused}");
     }
 }
 
