@@ -115,7 +115,8 @@ fn build(spec: &CoreSpec) -> io::Result<LocalExecutor> {
     Ok(executor)
 }
 
-/// Bounds a stall of the library's (0.12.0, `run_task_queues`): where its preempt timer has fired before
+/// Shortens a stall of the library's, but does not bound it: the timer's own task may sit in the lost round
+/// (0.12.0, `run_task_queues`): where its preempt timer has fired before
 /// the first task of a round ran, it takes the round for empty and sleeps until the next event, whatever is
 /// runnable. A timer that is always running is such an event.
 async fn beat() {

@@ -43,5 +43,5 @@ pub const TIMER_TICK: Duration = Duration::from_micros(250);
 /// The longest sleep. Longer ones end here: no timer of Tarn is meant to outlive it.
 pub const SLEEP_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// How long a core may sleep at the longest although a task of it is runnable; see `core::beat`.
+/// How often a core's heartbeat wakes it; see `core::beat` for what that helps and what it does not.
 pub const HEARTBEAT: Duration = Duration::from_millis(5);
