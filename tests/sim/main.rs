@@ -16,13 +16,13 @@ const EVENTS: u64 = 400;
 
 #[test]
 fn a_log_on_a_failing_disk() {
-    search::<LogWorld>(0..1500, EVENTS);
+    search::<LogWorld>(0..2000, EVENTS);
 }
 
 #[test]
-#[ignore = "open: seed 1600 finds a raised log start that a loss of power lowers again by one"]
+#[ignore = "takes minutes"]
 fn a_log_on_a_failing_disk_with_more_seeds() {
-    search::<LogWorld>(1500..10_000, EVENTS);
+    search::<LogWorld>(2000..10_000, EVENTS);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tarn_record::{Offset, TopicId};
 
 use crate::descriptors::Descriptors;
-use crate::disk::Disk;
+use crate::disk::{Disk, Open};
 use crate::error::LogError;
 
 /// The directory of one partition.
@@ -114,6 +114,20 @@ impl Home {
         }
         self.disk.rename(&self.path, &renamed).map_err(|cause| LogError::io("rename", &self.path, cause))?;
         Ok(renamed)
+    }
+
+    /// Makes the content of a file survive a crash; one that is not there is fine.
+    pub(crate) fn sync_file(&self, path: &Path) -> Result<(), LogError> {
+        match self.disk.open(path, Open::ReadWrite).and_then(|file| file.sync_data()) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(LogError::io("sync", path, cause)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same for the indexes of a segment.
+    pub(crate) fn sync_indexes(&self, base: Offset) -> Result<(), LogError> {
+        let indexes = [Kind::OffsetIndex, Kind::TimeIndex, Kind::TxnIndex];
+        indexes.into_iter().try_for_each(|kind| self.sync_file(&self.file(base, kind)))
     }
 
     /// Makes the directory's own name survive a crash.

@@ -127,7 +127,14 @@ pub(crate) fn open(
         Opener { log: &mut log, report: &mut report, listing: &listing, was_cut: mark.is_some() };
     if opening.clean && opener.trust_files().is_ok() {
         finish(&mut log, &listing, now)?;
-        if mark.is_some() {
+        if log.recovery_point < opening.recovery_point {
+            // The log was cut into a gap between batches, whose end nothing tells: what is appended from
+            // there on was never synced.
+            let honest =
+                TruncationMark { recovery_point: log.recovery_point, start: TruncationMark::ANY_START };
+            honest.write(&log.home)?;
+            log.dirt.truncation = Some(honest.until(opening.recovery_point, opening.log_start));
+        } else if mark.is_some() {
             // Whoever closed the log wrote the checkpoint files after it.
             TruncationMark::remove(&log.home)?;
         }
@@ -135,12 +142,16 @@ pub(crate) fn open(
     }
     opener.recover(on_disk)?;
     let said = mark.unwrap_or(TruncationMark { recovery_point: on_disk, start: TruncationMark::ANY_START });
+    let until = said.until(opening.recovery_point, opening.log_start);
+    // Where the checkpoint file is right about the start, the mark must not hold down what it says later.
+    let start = if log.start >= until.start { TruncationMark::ANY_START } else { said.start };
+    let corrected = TruncationMark { recovery_point: said.recovery_point.min(log.recovery_point), start };
     let is_lower = log.recovery_point < on_disk;
-    if is_lower {
-        TruncationMark { recovery_point: log.recovery_point, ..said }.write(&log.home)?;
+    if is_lower || mark.is_some_and(|mark| mark.start != start) {
+        corrected.write(&log.home)?;
     }
     if is_lower || mark.is_some() {
-        log.dirt.truncation = Some(said.until(opening.recovery_point, opening.log_start));
+        log.dirt.truncation = Some(until);
     }
     finish(&mut log, &listing, now)?;
     Ok((log, report))

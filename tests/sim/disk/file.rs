@@ -38,13 +38,6 @@ enum Pending {
     SetLen(usize),
 }
 
-/// How a write ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Whole,
-    Failed,
-}
-
 impl Inode {
     pub(super) fn new(path: &Path) -> Inode {
         Inode {
@@ -62,14 +55,12 @@ impl Inode {
         format!("{}/{}", self.durable.len(), self.bytes.len())
     }
 
-    /// Writes, and says whether bytes were replaced that readers were promised. What a failed write leaves
-    /// is promised to nobody.
-    fn write(&mut self, position: usize, bytes: Vec<u8>, outcome: Outcome) -> bool {
+    /// Writes, and says whether bytes were replaced: those that readers were promised, or those that a
+    /// failed write left, which a crash could join with these.
+    fn write(&mut self, position: usize, bytes: Vec<u8>) -> bool {
         let end = (position + bytes.len()) as u64;
         let replaces = self.is_log && self.written.is_some_and(|written| (position as u64) < written);
-        if outcome == Outcome::Whole {
-            self.written = self.written.map(|written| written.max(end));
-        }
+        self.written = self.written.map(|written| written.max(end));
         write(&mut self.bytes, position, &bytes);
         self.pending.push(Pending::Write { position, bytes });
         replaces
@@ -186,8 +177,7 @@ impl DiskFile for SimFile {
                 bytes.truncate(state.rng.usize(..bytes.len().max(1)));
             }
             let inode = &mut state.inodes[self.inode];
-            let outcome = if refused.is_some() { Outcome::Failed } else { Outcome::Whole };
-            if inode.write(position as usize, bytes, outcome) {
+            if inode.write(position as usize, bytes) {
                 let twice = format!("bytes from position {position} on were written twice");
                 state.violation.get_or_insert(twice);
             }

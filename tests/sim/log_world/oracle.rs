@@ -18,7 +18,7 @@ pub(crate) struct Oracle {
     pub(crate) start_at_opening: i64,
     pub(crate) end: i64,
     pub(crate) high_watermark: i64,
-    /// Where a truncation of everything that may not be finished lets the log start.
+    /// Where a truncation that leaves nothing, and may not be finished, lets the log start.
     start_begun: i64,
     /// Batches below were promised to survive.
     pub(crate) flushed: i64,
@@ -81,6 +81,7 @@ impl Oracle {
 
     pub(crate) fn truncate(&mut self, end: i64) {
         self.go_on();
+        self.start_begun = 0;
         let keep = self.batches.partition_point(|batch| batch.last < end);
         self.branch_at(keep);
         self.end = end;
@@ -100,6 +101,10 @@ impl Oracle {
     /// A truncation to `end` has begun and may not have been finished.
     pub(crate) fn may_be_truncated(&mut self, end: i64) {
         self.flushed = self.flushed.min(end);
+        if self.readable(self.start, end).is_empty() {
+            // Without a batch the log may start at its end.
+            self.start_begun = end;
+        }
     }
 
     /// The log may be empty from `offset` on, or as it was, or some of it is gone from the end.

@@ -6,7 +6,6 @@
 //! takes the log directory offline.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -15,7 +14,6 @@ use tarn_record::Offset;
 use super::Log;
 use crate::checkpoints::PartitionMetadata;
 use crate::descriptors::SegmentFile;
-use crate::disk::Open;
 use crate::error::LogError;
 use crate::home::{EPOCHS_FILE, Home, Kind};
 use crate::segment::Segment;
@@ -76,7 +74,7 @@ impl FlushJob {
             written.map_err(|cause| LogError::io("write", &path, cause))?;
         }
         if self.created {
-            sync_if_there(&self.home, self.home.path.join(PartitionMetadata::FILE_NAME))?;
+            self.home.sync_file(&self.home.path.join(PartitionMetadata::FILE_NAME))?;
         }
         if self.names {
             self.home.sync()?;
@@ -98,17 +96,8 @@ impl ToSync {
         }
         let Some(next) = self.snapshot_after else { return Ok(()) };
         let base = self.file.base();
-        sync_if_there(home, home.file(base, Kind::OffsetIndex))?;
-        sync_if_there(home, home.file(base, Kind::TimeIndex))?;
-        sync_if_there(home, home.file(base, Kind::TxnIndex))?;
-        sync_if_there(home, home.file(next, Kind::Snapshot))
-    }
-}
-
-fn sync_if_there(home: &Home, path: PathBuf) -> Result<(), LogError> {
-    match home.disk.open(&path, Open::ReadWrite).and_then(|file| file.sync_data()) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(LogError::io("sync", &path, cause)),
-        _ => Ok(()),
+        home.sync_indexes(base)?;
+        home.sync_file(&home.file(next, Kind::Snapshot))
     }
 }
 

@@ -61,11 +61,14 @@ impl Log {
 
     /// Cuts off what a failed write left; the log then goes on in a new segment.
     pub(super) fn mend(&mut self) -> Result<(), LogError> {
-        if self.dirt.torn {
+        if self.dirt.torn && self.active().size() == 0 {
+            self.active_mut().renew_file()?;
+            self.dirt.changes += 1;
+        } else if self.dirt.torn {
             self.active().cut_tail()?;
-            self.dirt.torn = false;
             self.dirt.roll_at.get_or_insert(self.end);
         }
+        self.dirt.torn = false;
         Ok(())
     }
 

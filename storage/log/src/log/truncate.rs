@@ -74,6 +74,7 @@ impl Log {
         } else {
             self.dirt.dirty_from = self.dirt.dirty_from.min(self.active().base());
             self.dirt.roll_at = self.active_mut().resume()?;
+            self.recovery_point = self.recovery_point.min(self.last_batch_end());
         }
         Ok(Truncated { end, removal: RemovalJob::new(self.home.clone(), removed) })
     }

@@ -148,3 +148,26 @@ impl Log {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_as_it_was_written_and_anything_else_says_nothing() {
+        let mark = |recovery_point, start| TruncationMark { recovery_point: Offset(recovery_point), start };
+        assert_eq!(TruncationMark::parse("0\n17\n5\n"), Some(mark(17, Offset(5))));
+        let any = format!("0\n17\n{}\n", TruncationMark::ANY_START);
+        assert_eq!(TruncationMark::parse(&any), Some(mark(17, TruncationMark::ANY_START)));
+        for text in ["", "0", "0\n17", "1\n17\n5\n", "0\nx\n5\n"] {
+            assert_eq!(TruncationMark::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_start_is_said_only_while_the_checkpoint_file_may_say_a_higher_one() {
+        let until = Until { flushed: Offset(0), start: Offset(10) };
+        assert_eq!(until.mark(Offset(3), Offset(9)).start, Offset(9));
+        assert_eq!(until.mark(Offset(3), Offset(10)).start, TruncationMark::ANY_START);
+    }
+}

@@ -58,6 +58,8 @@ impl Opener<'_> {
             self.check_from(recovery_point, flushed)?;
         }
         let log = &mut *self.log;
+        // A later recovery, which may begin at a later segment, believes the indexes that this one built.
+        log.home.sync()?;
         log.recovery_point = recovery_point.min(log.end).max(log.segments[0].base());
         log.dirt.appended_bytes = self.report.checked_bytes;
         log.dirt.changes += 1;
@@ -147,6 +149,7 @@ impl Opener<'_> {
         }
         if next_base.is_some() {
             log.segments[index].finish_indexes()?;
+            log.home.sync_indexes(view.base())?;
         }
         Ok(verdict)
     }

@@ -284,6 +284,15 @@ impl Segment {
         Ok(())
     }
 
+    /// Puts a new file in the place of one without a batch. Parts of several failed writes, joined by a
+    /// crash, could look like a batch: base offset and epoch are not covered by its checksum.
+    pub(crate) fn renew_file(&mut self) -> Result<(), LogError> {
+        debug_assert_eq!(self.size(), 0);
+        let home = self.view.file.home().clone();
+        self.view.file = SegmentFile::create(home, self.base())?;
+        Ok(())
+    }
+
     /// Cuts off what is beyond the good part.
     pub(crate) fn cut_tail(&self) -> Result<(), LogError> {
         let cut = self.view.file.open().and_then(|file| file.set_len(u64::from(self.size())));

@@ -130,3 +130,63 @@ impl<'a> Scan<'a> {
 
 /// The first byte of a batch that its checksum covers.
 const CRC_COVERS_FROM: u64 = 21;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, Open, RealDisk};
+    use proptest::prelude::*;
+    use std::io::IoSlice;
+    use tarn_record::{BatchBuilder, Compression, Offset, Record};
+
+    #[test]
+    fn a_batch_larger_than_the_window_is_checked_in_pieces() {
+        let mut bytes = batch(0, 3 * NARROW).to_vec();
+        assert_eq!(steps(&bytes), (vec![(0, true)], true));
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        assert_eq!(steps(&bytes), (vec![(0, false)], true));
+    }
+
+    proptest! {
+        /// Whatever the bytes, a scan ends; and what is before the damage is found.
+        #[test]
+        fn damage_ends_a_scan_and_hides_nothing_before_it(
+            sizes in prop::collection::vec(1usize..6000, 1..8),
+            garbage in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let mut bytes = Vec::new();
+            for (number, size) in sizes.iter().enumerate() {
+                bytes.extend_from_slice(&batch(number as i64, *size));
+            }
+            bytes.extend_from_slice(&garbage);
+            let (found, _) = steps(&bytes);
+            let expected: Vec<_> = (0..sizes.len() as i64).map(|base| (base, true)).collect();
+            prop_assert_eq!(&found[..sizes.len()], &expected[..]);
+        }
+    }
+
+    /// The base offsets found, each with whether its checksum is right; and whether the end was reached.
+    fn steps(bytes: &[u8]) -> (Vec<(i64, bool)>, bool) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = RealDisk.open(&directory.path().join("0.log"), Open::Create).unwrap();
+        file.write_at(&[IoSlice::new(bytes)], 0).unwrap();
+        let mut scan = Scan::new(file.as_ref(), 0, bytes.len() as u64, NARROW);
+        let mut found = Vec::new();
+        loop {
+            match scan.step().unwrap() {
+                Step::Batch(batch) => {
+                    found.push((batch.header.base_offset.0, scan.check(&batch).unwrap().is_ok()));
+                }
+                Step::Bad(_) => return (found, false),
+                Step::End => return (found, true),
+            }
+        }
+    }
+
+    fn batch(base: i64, bytes: usize) -> Bytes {
+        let mut builder = BatchBuilder::new(Offset(base), Compression::None);
+        builder.add(&Record { value: Some(&vec![7; bytes]), ..Record::default() });
+        builder.build()
+    }
+}

@@ -80,9 +80,11 @@ impl Model {
             self.epochs = found.to_vec();
             return;
         };
-        let untold = self.epochs.first().is_some_and(|first| first.0 < epoch || first.1 < base);
-        let same_after = |known: &[(i32, i64)]| known.get(1..) == found.get(1..);
-        if untold && (same_after(&self.epochs) || self.epochs.get(1..) == Some(found)) {
+        let newer = |epochs: &[(i32, i64)]| -> Vec<_> {
+            epochs.iter().filter(|(later, _)| *later > epoch).copied().collect()
+        };
+        let older_begin_in_time = found.iter().all(|&(earlier, start)| earlier > epoch || start <= base);
+        if newer(found) == newer(&self.epochs) && older_begin_in_time {
             self.epochs = found.to_vec();
         }
     }
