@@ -5,8 +5,10 @@
 //! owns would otherwise be silently gone.
 
 use crate::panics::Panic;
+use crate::pulse::Pulse;
 use crate::queues::Queue;
 use crate::{blocking, limits, machine, queues, timer};
+use futures_lite::future;
 use glommio::{LocalExecutor, LocalExecutorBuilder, Placement, PoolPlacement};
 use std::fmt;
 use std::future::Future;
@@ -85,21 +87,21 @@ where
     machine::remember_affinity();
     let (started, start) = mpsc::sync_channel(1);
     let thread = thread::Builder::new().name(spec.name.clone()).spawn(move || {
-        let executor = match build(&spec) {
-            Ok(executor) => executor,
+        let (executor, pulse) = match build(&spec) {
+            Ok(built) => built,
             Err(error) => {
                 started.send(Err(error)).ok();
                 return None;
             }
         };
         started.send(Ok(())).ok();
-        Some(run_to_end(&spec.name, executor, make))
+        Some(run_to_end(&spec.name, executor, pulse, make))
     })?;
     start.recv().unwrap_or_else(|_| Err(io::Error::other("the core's thread ended before it began")))?;
     Ok(CoreHandle { thread })
 }
 
-fn build(spec: &CoreSpec) -> io::Result<LocalExecutor> {
+fn build(spec: &CoreSpec) -> io::Result<(LocalExecutor, Pulse)> {
     if let Some(cpu) = spec.cpu {
         machine::pin_this_thread(cpu)?;
     }
@@ -107,43 +109,33 @@ fn build(spec: &CoreSpec) -> io::Result<LocalExecutor> {
     let executor = LocalExecutorBuilder::new(Placement::Unbound)
         .name(&spec.name)
         .io_memory(limits::CORE_IO_MEMORY_BYTES)
-        .preempt_timer(limits::PREEMPT_TIMER)
+        .preempt_timer(limits::START_PREEMPT_TIMER)
         .blocking_thread_pool_placement(PoolPlacement::Unbound(1))
         .make()?;
     timer::install()?;
     blocking::install(spec.name.clone());
-    Ok(executor)
+    Ok((executor, Pulse::join()?))
 }
 
-/// Shortens a stall of the library's, but does not bound it: the timer's own task may sit in the lost round
-/// (0.12.0, `run_task_queues`): where its preempt timer has fired before
-/// the first task of a round ran, it takes the round for empty and sleeps until the next event, whatever is
-/// runnable. A timer that is always running is such an event.
-async fn beat() {
-    loop {
-        timer::sleep(limits::HEARTBEAT).await;
-    }
-}
-
-fn run_to_end<Make, Main, T>(name: &str, executor: LocalExecutor, make: Make) -> T
+fn run_to_end<Make, Main, T>(name: &str, executor: LocalExecutor, pulse: Pulse, make: Make) -> T
 where
     Make: FnOnce() -> Main + 'static,
     Main: Future<Output = T> + 'static,
     T: 'static,
 {
     let outcome = catch_unwind(AssertUnwindSafe(move || {
-        let output = executor.run(async move {
+        let work = async move {
             queues::install();
             let clock = queues::spawn(Queue::Network, async {
                 let stopped = timer::drive().await;
                 panic!("its clock stopped: {stopped:?}");
             });
-            let heart = queues::spawn(Queue::Network, beat());
             let output = queues::spawn(Queue::Network, async move { make().await }).await;
-            heart.cancel().await;
             clock.cancel().await;
             output
-        });
+        };
+        // The pulse first, so that it reaches the core before any round can be taken for empty.
+        let output = executor.run(future::or(async { match pulse.await {} }, work));
         queues::uninstall();
         blocking::finish();
         drop(executor);

@@ -18,6 +18,7 @@ pub mod limits;
 pub mod machine;
 pub mod panics;
 pub mod probe;
+mod pulse;
 pub mod queues;
 pub mod signal;
 pub mod socket;

@@ -102,7 +102,12 @@ pub(crate) fn install() {
             Latency::Matters(limits::MIRROR_LATENCY),
             "mirror",
         ),
-        background: executor.create_task_queue(Shares::Static(100), Latency::NotImportant, "background"),
+        // Its shares make it wait; the latency only has the core look at its mailboxes while it works.
+        background: executor.create_task_queue(
+            Shares::Static(100),
+            Latency::Matters(limits::PREEMPT_TIMER),
+            "background",
+        ),
     }));
 }
 

@@ -1,9 +1,9 @@
 //! A socket as the poll-based traits of `futures`, for libraries that want them, as TLS does.
 
 use super::Socket;
-use super::readiness::{Attempt, attempt};
+use super::readiness::{Attempt, Registration, attempt};
 use futures_lite::{AsyncRead, AsyncWrite};
-use glommio::io::{PollState, PollableFd};
+use glommio::io::PollableFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::SockRef;
@@ -18,8 +18,8 @@ use std::task::{Context, Poll, ready};
 #[derive(Debug)]
 pub struct Stream {
     // Dropped before the descriptor: a registration ends before its descriptor is closed.
-    reading: PollState,
-    writing: PollState,
+    reading: Registration,
+    writing: Registration,
     fd: PollableFd<Arc<OwnedFd>>,
 }
 
@@ -30,7 +30,7 @@ impl Socket {
     /// When the executor refuses.
     pub fn into_stream(self) -> io::Result<Stream> {
         let fd = PollableFd::new(self.read.fd)?;
-        Ok(Stream { reading: PollState::new(), writing: PollState::new(), fd })
+        Ok(Stream { reading: Registration::default(), writing: Registration::default(), fd })
     }
 }
 
@@ -41,12 +41,17 @@ impl Stream {
         direction: Direction,
         mut call: impl FnMut(&OwnedFd) -> Result<T, Errno>,
     ) -> Poll<io::Result<T>> {
+        let Stream { reading, writing, fd } = self;
         loop {
-            match attempt(|| call(self.fd.get_ref()))? {
+            match attempt(|| call(fd.get_ref()))? {
                 Attempt::Done(value) => return Poll::Ready(Ok(value)),
                 Attempt::WouldBlock => match direction {
-                    Direction::Read => ready!(self.fd.poll_readable(context, &mut self.reading))?,
-                    Direction::Write => ready!(self.fd.poll_writable(context, &mut self.writing))?,
+                    Direction::Read => {
+                        ready!(reading.poll(context, |context, state| fd.poll_readable(context, state)))?;
+                    }
+                    Direction::Write => {
+                        ready!(writing.poll(context, |context, state| fd.poll_writable(context, state)))?;
+                    }
                 },
             }
         }

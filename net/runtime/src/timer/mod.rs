@@ -105,8 +105,6 @@ mod tests {
     #[test]
     fn a_hundred_thousand_sleepers_may_wait_and_leave_nothing_behind() {
         run_on_core(|| async {
-            // The core's own heartbeat is one.
-            sleep(Duration::from_millis(1)).await;
             let before = alarms::count();
             let tasks: Vec<_> = (0..100_000)
                 .map(|n| spawn(Queue::Network, sleep(Duration::from_secs(3600 + n % 7))))
