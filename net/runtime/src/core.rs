@@ -8,7 +8,6 @@ use crate::panics::Panic;
 use crate::pulse::Pulse;
 use crate::queues::Queue;
 use crate::{blocking, limits, machine, queues, timer};
-use futures_lite::future;
 use glommio::{LocalExecutor, LocalExecutorBuilder, Placement, PoolPlacement};
 use std::fmt;
 use std::future::Future;
@@ -123,19 +122,22 @@ where
     Main: Future<Output = T> + 'static,
     T: 'static,
 {
+    let begun = pulse.begun();
     let outcome = catch_unwind(AssertUnwindSafe(move || {
-        let work = async move {
+        let output = executor.run(async move {
             queues::install();
+            let pulse = queues::spawn_uncounted(Queue::Network, pulse);
+            // Nothing is started in the first round: its preempt timer is no measure for what runs then.
+            begun.raised().await;
             let clock = queues::spawn(Queue::Network, async {
                 let stopped = timer::drive().await;
                 panic!("its clock stopped: {stopped:?}");
             });
             let output = queues::spawn(Queue::Network, async move { make().await }).await;
             clock.cancel().await;
+            pulse.cancel().await;
             output
-        };
-        // The pulse first, so that it reaches the core before any round can be taken for empty.
-        let output = executor.run(future::or(async { match pulse.await {} }, work));
+        });
         queues::uninstall();
         blocking::finish();
         drop(executor);

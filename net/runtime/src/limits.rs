@@ -11,9 +11,9 @@ pub const CORE_IO_MEMORY_BYTES: usize = 64 << 10;
 /// core that is busy with background work.
 pub const PREEMPT_TIMER: Duration = Duration::from_millis(1);
 
-/// The executor's own preempt timer, in force until the first task of a core has run and its queues ask for
-/// theirs. Long, because no pulse reaches a core whose first round is taken for empty; see `pulse`.
-pub const START_PREEMPT_TIMER: Duration = Duration::from_secs(10);
+/// The preempt timer of the round that starts a core, and of those in which its main task alone is woken: the
+/// queues ask for shorter ones. Long, because no pulse reaches a core whose first round is taken for empty.
+pub const START_PREEMPT_TIMER: Duration = Duration::from_secs(1);
 
 /// Latency asked for the mirror queue: it may lag behind the network queue, not behind a compaction.
 pub const MIRROR_LATENCY: Duration = Duration::from_millis(2);
@@ -47,5 +47,8 @@ pub const TIMER_TICK: Duration = Duration::from_micros(250);
 /// The longest sleep. Longer ones end here: no timer of Tarn is meant to outlive it.
 pub const SLEEP_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// How often every core is nudged, and so the longest that it sleeps by mistake; see `pulse`.
+/// How often the pulse looks at the cores, and so about the longest that one sleeps by mistake; see `pulse`.
 pub const PULSE: Duration = Duration::from_millis(5);
+
+/// Beats of the pulse after which a core is nudged although it seems to sleep rightly.
+pub const BEATS_UNWATCHED_MAX: u32 = 16;

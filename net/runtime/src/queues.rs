@@ -4,7 +4,7 @@
 //! the latency asked for decides how soon a woken task of a queue interrupts the others at their next
 //! `yield_if_needed`. Owned by the core's thread; a task stays in the queue it was spawned into.
 
-use crate::limits;
+use crate::{limits, pulse};
 use glommio::{Latency, Shares, TaskQueueHandle};
 use std::cell::Cell;
 use std::future::Future;
@@ -63,6 +63,14 @@ impl<T> Future for Task<T> {
 /// # Panics
 /// On a thread that is not a core.
 pub fn spawn<T: 'static>(queue: Queue, future: impl Future<Output = T> + 'static) -> Task<T> {
+    spawn_uncounted(queue, pulse::counted(future))
+}
+
+/// The same for the pulse, whose polls are no work.
+pub(crate) fn spawn_uncounted<T: 'static>(
+    queue: Queue,
+    future: impl Future<Output = T> + 'static,
+) -> Task<T> {
     let handles = QUEUES.get().expect("tasks are spawned on a core's own thread");
     let handle = match queue {
         Queue::Network => handles.network,

@@ -19,4 +19,3 @@ pub use flag::Flag;
 pub use mailbox::{Closed, Receiver, Refused, Sender, mailbox};
 pub use notify::{LocalNotify, Notified};
 pub use reply::{Dropped, Reply, ReplySlot, reply};
-pub(crate) use waiters::Waiters;

@@ -11,16 +11,6 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    /// Nobody waits.
-    pub(crate) const fn new() -> Waiters {
-        Waiters { next: 0, waiting: BTreeMap::new() }
-    }
-
-    /// Whether nobody waits.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
     /// Keeps the waker of the owner of `ticket`, drawing one where it has none yet.
     pub(crate) fn wait(&mut self, ticket: &mut Option<u64>, waker: &Waker) {
         let id = *ticket.get_or_insert_with(|| {
