@@ -6,6 +6,7 @@ use tarn_image::{Binding, BrokerRegistration, MetadataImage, TopicImage};
 use tarn_record::{BrokerId, Epoch, PartitionIndex, TopicId, TopicIdPartition};
 use tarn_wire::ErrorCode;
 
+use crate::replica::Leadership;
 use crate::sessions::TopicKey;
 
 /// One image of the metadata, as one broker reads it.
@@ -86,12 +87,12 @@ impl MetadataView {
         }
     }
 
-    /// The partitions of a topic that `broker` leads, with the epochs in which it does.
-    pub fn led_by(&self, broker: BrokerId, topic: &TopicImage) -> Vec<(TopicIdPartition, Epoch)> {
+    /// The partitions of a topic that `broker` leads.
+    pub fn led_by(&self, broker: BrokerId, topic: &TopicImage) -> Vec<(TopicIdPartition, Leadership)> {
         let led = topic.partitions.iter().filter(|(_, partition)| partition.leader == broker);
         let named =
             |partition: &PartitionIndex| TopicIdPartition { topic_id: topic.id, partition: *partition };
-        led.map(|(index, partition)| (named(index), partition.leader_epoch)).collect()
+        led.map(|(index, partition)| (named(index), Leadership::of(partition))).collect()
     }
 
     /// How a topic is bound to a mirror.

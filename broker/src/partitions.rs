@@ -99,7 +99,7 @@ impl Partitions {
                 produced.push(Produced::failed(*partition, ErrorCode::NOT_LEADER_OR_FOLLOWER, None));
                 continue;
             };
-            let result = replica.append(batch, now);
+            let result = replica.append(batch, request.acks, now);
             let outcome = Produced::from_result(replica, result.as_ref());
             if let Ok(appended) = &result {
                 if replica.waits_for_flush() {
@@ -307,6 +307,10 @@ impl Produced {
                 ..Produced::failed(partition, ErrorCode::NONE, None)
             },
             Err(ProduceError::Refused(why)) => Produced::failed(partition, why.code(), Some(why.to_string())),
+            Err(ProduceError::NotEnoughReplicas { in_sync, required }) => {
+                let message = format!("{in_sync} replicas are in sync and {required} have to be");
+                Produced::failed(partition, ErrorCode::NOT_ENOUGH_REPLICAS, Some(message))
+            }
             Err(ProduceError::Append(why)) => {
                 Produced::failed(partition, ErrorCode(why.code()), Some(why.to_string()))
             }
@@ -336,3 +340,6 @@ fn wake(flag: Option<&Flag>) {
         flag.raise();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,26 +5,26 @@ use std::rc::Rc;
 
 use tarn_image::{MetadataDelta, TopicImage};
 use tarn_log::{Log, LogError};
-use tarn_record::{Epoch, Offset, Timestamp, TopicId, TopicIdPartition};
+use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::{Queue, blocking, spawn, wall_clock_ms};
 use tarn_wire::ErrorCode;
 use tracing::{error, info};
 
 use crate::core::Core;
-use crate::replica::{Binding, Replica};
+use crate::replica::{Binding, Leadership, Replica};
 
 /// Opens every partition of the image that belongs to this core: at start-up, before it serves.
 pub(crate) fn open_all(core: &Rc<Core>) {
     for topic in core.view().topics() {
-        for (partition, epoch) in mine(core, topic) {
-            open_or_say(core, topic, partition, epoch);
+        for (partition, leadership) in mine(core, topic) {
+            open_or_say(core, topic, partition, leadership);
         }
     }
 }
 
 /// A log that cannot be opened takes its own partition out of service, and no other.
-fn open_or_say(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition, epoch: Epoch) {
-    let opened = open(core, topic, partition, epoch);
+fn open_or_say(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition, leadership: Leadership) {
+    let opened = open(core, topic, partition, leadership);
     match opened {
         Ok(replica) => core.partitions().insert(replica),
         Err(error) => error!(topic = %topic.name, partition = %partition.partition, %error, "log not opened"),
@@ -49,26 +49,26 @@ pub(crate) fn apply(core: &Rc<Core>, delta: &MetadataDelta) {
 }
 
 /// The partitions of a topic that this broker leads and this core owns.
-fn mine(core: &Rc<Core>, topic: &TopicImage) -> Vec<(TopicIdPartition, Epoch)> {
+fn mine(core: &Rc<Core>, topic: &TopicImage) -> Vec<(TopicIdPartition, Leadership)> {
     let mut led = core.view().led_by(core.node().broker_id(), topic);
     led.retain(|(partition, _)| core.owner(*partition) == core.id());
     led
 }
 
 fn change(core: &Rc<Core>, topic: &TopicImage) {
-    for (partition, epoch) in mine(core, topic) {
+    for (partition, leadership) in mine(core, topic) {
         let binding = core.view().binding(&topic.name).map(Binding::new);
         let rules = core.rules(topic);
         let known = core.partitions().get(partition).is_some();
         if known {
             let mut partitions = core.partitions();
             if let Some(replica) = partitions.get_mut(partition) {
-                replica.on_metadata(epoch, rules, binding);
+                replica.on_metadata(leadership, rules, binding);
             }
             partitions.news_of(partition);
             continue;
         }
-        open_or_say(core, topic, partition, epoch);
+        open_or_say(core, topic, partition, leadership);
     }
 }
 
@@ -76,7 +76,7 @@ fn open(
     core: &Rc<Core>,
     topic: &TopicImage,
     partition: TopicIdPartition,
-    leader_epoch: Epoch,
+    leadership: Leadership,
 ) -> Result<Replica, LogError> {
     let (rules, now) = (core.rules(topic), Timestamp(wall_clock_ms()));
     let (dir, found) = core.node().log_dirs().place(&topic.name, partition.partition);
@@ -101,13 +101,13 @@ fn open(
     };
     let binding = core.view().binding(&topic.name).map(Binding::new);
     if binding.as_ref().is_none_or(|binding| !binding.rules_the_log())
-        && let Err(error) = log.begin_epoch(leader_epoch)
+        && let Err(error) = log.begin_epoch(leadership.epoch)
     {
         error!(topic = %topic.name, partition = %partition.partition, %error, "the leader epoch has not begun");
     }
     let mut replica =
-        Replica::new(partition, topic.name.clone(), log, leader_epoch, high_watermark, rules.clone());
-    replica.on_metadata(leader_epoch, rules, binding);
+        Replica::new(partition, topic.name.clone(), log, leadership, high_watermark, rules.clone());
+    replica.on_metadata(leadership, rules, binding);
     Ok(replica)
 }
 

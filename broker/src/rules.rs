@@ -24,6 +24,8 @@ pub struct TopicRules {
     pub max_decompressed_bytes: usize,
     /// Whether `cleanup.policy` includes compact, so that every record has a key.
     pub compacted: bool,
+    /// `min.insync.replicas`.
+    pub min_in_sync: usize,
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampType,
     /// `message.timestamp.before.max.ms`.
@@ -66,6 +68,7 @@ impl TopicRules {
             max_message_bytes: usize::try_from(config.max_message_bytes).unwrap_or(0),
             max_decompressed_bytes: usize::try_from(config.max_decompressed_message_bytes).unwrap_or(0),
             compacted: config.cleanup.compact,
+            min_in_sync: usize::try_from(config.min_insync_replicas).unwrap_or(0),
             timestamp_type: config.timestamp_type,
             timestamp_before_max_ms: config.timestamp_before_max_ms,
             timestamp_after_max_ms: config.timestamp_after_max_ms,

@@ -8,7 +8,8 @@
 //!   truncation;
 //! * while a mirror rules the log, only its appends under the current gate get in, and the high watermark
 //!   is the log end;
-//! * otherwise, with one replica, the high watermark is the end of what the flush policy promises.
+//! * otherwise, with one replica, the high watermark is the end of what the flush policy promises; with
+//!   fewer replicas in sync than `min.insync.replicas` asks for it stays where it is (KIP-966).
 
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ use tarn_record::{ClientBatch, Epoch, Offset, Timestamp, TopicIdPartition};
 use tarn_wire::ErrorCode;
 
 use super::guard::{Binding, WriteRefused};
+use super::leadership::Leadership;
+use crate::envelope::Acks;
 use crate::interest::{FetchedPartition, FirstBatch, Wanted, Watcher};
 use crate::log_part::part_of;
 use crate::rules::TopicRules;
@@ -41,7 +44,7 @@ pub struct Replica {
     partition: TopicIdPartition,
     topic: Arc<str>,
     log: Log,
-    leader_epoch: Epoch,
+    leadership: Leadership,
     high_watermark: Offset,
     rules: Arc<TopicRules>,
     binding: Option<Binding>,
@@ -55,18 +58,24 @@ pub struct Replica {
 pub enum ProduceError {
     /// A mirror rules the partition.
     Refused(WriteRefused),
+    /// It was to be safe on more replicas than are in sync.
+    NotEnoughReplicas {
+        /// How many are in sync.
+        in_sync: usize,
+        /// How many have to be.
+        required: usize,
+    },
     /// The log did not take it.
     Append(AppendError),
 }
 
 impl Replica {
-    /// A replica of `log` that this broker leads in `leader_epoch`; `high_watermark` is what the
-    /// checkpoint says.
+    /// A replica of `log` that this broker leads; `high_watermark` is what the checkpoint says.
     pub fn new(
         partition: TopicIdPartition,
         topic: Arc<str>,
         log: Log,
-        leader_epoch: Epoch,
+        leadership: Leadership,
         high_watermark: Offset,
         rules: Arc<TopicRules>,
     ) -> Replica {
@@ -75,7 +84,7 @@ impl Replica {
             partition,
             topic,
             log,
-            leader_epoch,
+            leadership,
             high_watermark,
             rules,
             binding: None,
@@ -114,7 +123,7 @@ impl Replica {
 
     /// The epoch in which this broker leads.
     pub fn leader_epoch(&self) -> Epoch {
-        self.leader_epoch
+        self.leadership.epoch
     }
 
     /// The offset below which everything is committed.
@@ -147,9 +156,9 @@ impl Replica {
         &self.watchers
     }
 
-    /// The metadata has changed: the epoch in which this broker leads, the topic's rules, the binding.
-    pub fn on_metadata(&mut self, leader_epoch: Epoch, rules: Arc<TopicRules>, binding: Option<Binding>) {
-        self.leader_epoch = self.leader_epoch.max(leader_epoch);
+    /// The metadata has changed: how this broker leads, the topic's rules, the binding.
+    pub fn on_metadata(&mut self, leadership: Leadership, rules: Arc<TopicRules>, binding: Option<Binding>) {
+        self.leadership = leadership;
         self.log.configure(rules.log.clone());
         self.rules = rules;
         self.binding = match (self.binding.take(), binding) {
@@ -165,13 +174,23 @@ impl Replica {
     ///
     /// # Errors
     /// Why it was not appended.
-    pub fn append(&mut self, batch: &ClientBatch, now: Timestamp) -> Result<Appended, ProduceError> {
+    pub fn append(
+        &mut self,
+        batch: &ClientBatch,
+        acks: Acks,
+        now: Timestamp,
+    ) -> Result<Appended, ProduceError> {
         if let Some(binding) = &self.binding {
             binding.check_write(&self.topic).map_err(ProduceError::Refused)?;
         }
+        if acks == Acks::All
+            && let Some(required) = self.leadership.lacks(self.rules.min_in_sync)
+        {
+            return Err(ProduceError::NotEnoughReplicas { in_sync: self.leadership.in_sync, required });
+        }
         let appended = self
             .log
-            .append_as_leader(batch, self.leader_epoch, self.rules.timestamp_type, now)
+            .append_as_leader(batch, self.leadership.epoch, self.rules.timestamp_type, now)
             .map_err(ProduceError::Append)?;
         self.advance_high_watermark();
         Ok(appended)
@@ -179,7 +198,7 @@ impl Replica {
 
     /// Appends what a mirror fetched, and takes over the source's watermarks.
     pub fn append_mirrored(&mut self, append: &MirrorAppend, now: Timestamp) -> MirrorAppended {
-        let leader_epoch = self.leader_epoch;
+        let leader_epoch = self.leadership.epoch;
         let Some(binding) = &mut self.binding else { return MirrorAppended::StaleGeneration };
         if binding.gate != Some(append.generation) {
             return MirrorAppended::StaleGeneration;
@@ -254,7 +273,7 @@ impl Replica {
             log_end: self.log.end(),
             high_watermark: self.high_watermark,
             latest_epoch: self.log.latest_epoch(),
-            leader_epoch: self.leader_epoch,
+            leader_epoch: self.leadership.epoch,
         }
     }
 
@@ -279,8 +298,8 @@ impl Replica {
     pub fn check_epoch(&self, known_to_client: Epoch) -> Result<(), ErrorCode> {
         match known_to_client {
             Epoch::NONE => Ok(()),
-            epoch if epoch < self.leader_epoch => Err(ErrorCode::FENCED_LEADER_EPOCH),
-            epoch if epoch > self.leader_epoch => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+            epoch if epoch < self.leadership.epoch => Err(ErrorCode::FENCED_LEADER_EPOCH),
+            epoch if epoch > self.leadership.epoch => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
             _ => Ok(()),
         }
     }
@@ -355,7 +374,13 @@ impl Replica {
 
     /// Moves the high watermark to where it belongs; true where it moved.
     fn advance_high_watermark(&mut self) -> bool {
-        let promised = if self.waits_for_flush() { self.log.recovery_point() } else { self.log.end() };
+        let promised = if self.is_under_min_isr() {
+            self.high_watermark
+        } else if self.waits_for_flush() {
+            self.log.recovery_point()
+        } else {
+            self.log.end()
+        };
         let promised = promised.clamp(self.log.start(), self.log.end());
         if promised <= self.high_watermark && self.high_watermark >= self.log.start() {
             return false;
@@ -363,6 +388,11 @@ impl Replica {
         self.high_watermark = promised;
         self.log.on_high_watermark(promised);
         true
+    }
+
+    /// A mirrored partition is not held back: its source has what is here.
+    fn is_under_min_isr(&self) -> bool {
+        !self.is_ruled_by_a_mirror() && self.leadership.lacks(self.rules.min_in_sync).is_some()
     }
 
     /// A consumer that comes from the source may ask for what is not copied yet: that is no error.

@@ -2,7 +2,9 @@
 
 mod guard;
 mod leader;
+mod leadership;
 pub mod waiting;
 
 pub use guard::{Binding, WriteRefused};
 pub use leader::{Isolation, ProduceError, Replica};
+pub use leadership::Leadership;

@@ -1,0 +1,126 @@
+//! Partitions on real logs, without a core around them.
+
+use std::sync::Arc;
+
+use futures_lite::future::{block_on, poll_once};
+use tarn_log::{Descriptors, FlushPolicy, Log, LogConfig, LogDir, RealDisk};
+use tarn_record::builder::{BatchBuilder, Record};
+use tarn_record::validate::{ClientBatch, ProduceRules, client_batch};
+use tarn_record::{Compression, Epoch, PartitionIndex, TimestampType, TopicId};
+use tarn_runtime::channel::{Reply, reply};
+use tempfile::TempDir;
+
+use super::*;
+use crate::replica::Leadership;
+use crate::rules::TopicRules;
+
+#[test]
+fn acks_all_needs_the_minimum_of_replicas_in_sync_and_appends_nothing_without() {
+    let mut world = World::new(Rules { min_in_sync: 2, flush: FlushPolicy::None });
+    world.lead(0, Leadership { epoch: Epoch(1), replicas: 3, in_sync: 1 });
+    let refused = world.produce(0, Acks::All);
+    assert_eq!(refused.map(|produced| produced.error), Some(ErrorCode::NOT_ENOUGH_REPLICAS));
+    assert_eq!(world.replica(0).log().end(), Offset(0));
+    world.lead(1, Leadership { epoch: Epoch(1), replicas: 1, in_sync: 1 });
+    let taken = world.produce(1, Acks::All);
+    assert_eq!(taken.map(|produced| produced.error), Some(ErrorCode::NONE), "there is but one replica");
+}
+
+#[test]
+fn below_the_minimum_in_sync_nothing_new_is_seen_until_replicas_are_back() {
+    let mut world = World::new(Rules { min_in_sync: 2, flush: FlushPolicy::None });
+    let alone = Leadership { epoch: Epoch(1), replicas: 3, in_sync: 1 };
+    world.lead(0, alone);
+    let taken = world.produce(0, Acks::Leader);
+    assert_eq!(taken.map(|produced| produced.error), Some(ErrorCode::NONE));
+    assert_eq!((world.replica(0).log().end(), world.replica(0).high_watermark()), (Offset(1), Offset(0)));
+    let (partition, rules) = (world.partition(0), world.rules.clone());
+    let replica = world.partitions.get_mut(partition).expect("it is led");
+    replica.on_metadata(Leadership { in_sync: 2, ..alone }, rules, None);
+    assert_eq!(world.replica(0).high_watermark(), Offset(1));
+}
+
+/// The partitions of one topic.
+struct World {
+    partitions: Partitions,
+    dir: Arc<LogDir>,
+    topic: TopicId,
+    rules: Arc<TopicRules>,
+    _files: TempDir,
+}
+
+struct Rules {
+    min_in_sync: usize,
+    flush: FlushPolicy,
+}
+
+impl World {
+    fn new(rules: Rules) -> World {
+        let files = tempfile::tempdir().expect("a directory");
+        let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new");
+        let log = LogConfig { flush: rules.flush, ..LogConfig::default() };
+        let rules = TopicRules {
+            log: Arc::new(log),
+            max_message_bytes: 1_000_000,
+            max_decompressed_bytes: 1_000_000,
+            compacted: false,
+            min_in_sync: rules.min_in_sync,
+            timestamp_type: TimestampType::CreateTime,
+            timestamp_before_max_ms: i64::MAX,
+            timestamp_after_max_ms: i64::MAX,
+        };
+        let (topic, rules, partitions) = (TopicId::random(), Arc::new(rules), Partitions::default());
+        World { partitions, dir, topic, rules, _files: files }
+    }
+
+    fn partition(&self, partition: i32) -> TopicIdPartition {
+        TopicIdPartition { topic_id: self.topic, partition: PartitionIndex(partition) }
+    }
+
+    fn lead(&mut self, partition: i32, leadership: Leadership) {
+        let named = self.partition(partition);
+        let config = self.rules.log.clone();
+        let log = Log::create(&self.dir, "t", named.partition, self.topic, config, NOW).expect("it is new");
+        let replica = Replica::new(named, "t".into(), log, leadership, Offset(0), self.rules.clone());
+        self.partitions.insert(replica);
+    }
+
+    fn replica(&self, partition: i32) -> &Replica {
+        self.partitions.get(self.partition(partition)).expect("it is led")
+    }
+
+    /// Sends one record; where it is to be answered.
+    fn send(&mut self, partition: i32, acks: Acks) -> Reply<Vec<Produced>> {
+        let (slot, answer) = reply();
+        let items = vec![(self.partition(partition), one_record())];
+        self.partitions.append(AppendRequest { items, acks, deadline_ms: 1000, reply: slot }, NOW);
+        answer
+    }
+
+    /// Sends one record; what is answered at once.
+    fn produce(&mut self, partition: i32, acks: Acks) -> Option<Produced> {
+        at_once(self.send(partition, acks))
+    }
+}
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+fn at_once(mut answer: Reply<Vec<Produced>>) -> Option<Produced> {
+    let produced = block_on(poll_once(&mut answer))?;
+    produced.expect("every request is answered").pop()
+}
+
+fn one_record() -> ClientBatch {
+    let mut batch = BatchBuilder::new(Offset(0), Compression::None).timestamp(NOW);
+    batch.add(&Record { value: Some(b"value"), timestamp: NOW, ..Record::default() });
+    let rules = ProduceRules {
+        max_batch_bytes: 1000,
+        compacted: false,
+        timestamp_type: TimestampType::CreateTime,
+        before_max_ms: i64::MAX,
+        after_max_ms: i64::MAX,
+        zstd_allowed: true,
+        decompressed_limit: 1000,
+    };
+    client_batch(batch.build(), &rules, NOW).expect("it is a batch")
+}
