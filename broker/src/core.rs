@@ -3,7 +3,7 @@
 //! Everything here belongs to one executor and is shared by `Rc`; a cell is never borrowed across an
 //! await. Other cores are reached by envelopes only.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
@@ -30,6 +30,7 @@ use crate::published::Published;
 use crate::router::Placement;
 use crate::rules::TopicRules;
 use crate::sessions::{Session, Sessions};
+use crate::topic_changes::TopicChanges;
 use crate::{limits, lookups, placing};
 
 /// One core of a broker.
@@ -40,6 +41,7 @@ pub struct Core {
     placement: Placement,
     began: Instant,
     image: RefCell<Arc<MetadataImage>>,
+    topic_changes: RefCell<TopicChanges>,
     rules: RefCell<HashMap<TopicId, Arc<TopicRules>>>,
     partitions: RefCell<Partitions>,
     sessions: RefCell<Sessions>,
@@ -62,6 +64,7 @@ impl Core {
             placement,
             began: Instant::now(),
             image: RefCell::default(),
+            topic_changes: RefCell::new(TopicChanges::new(limits::TOPIC_CHANGES)),
             rules: RefCell::default(),
             partitions: RefCell::default(),
             sessions: RefCell::new(Sessions::new(id, sessions)),
@@ -140,6 +143,11 @@ impl Core {
     /// The fetch sessions of this core's connections.
     pub fn sessions(&self) -> RefMut<'_, Sessions> {
         self.sessions.borrow_mut()
+    }
+
+    /// Which topics have changed lately.
+    pub fn topic_changes(&self) -> Ref<'_, TopicChanges> {
+        self.topic_changes.borrow()
     }
 
     /// The mirror coordinators of this core's partitions of `__mirror_state`.
@@ -258,6 +266,7 @@ impl Core {
 
     fn on_image(self: &Rc<Core>, update: &ImageUpdate) {
         *self.image.borrow_mut() = update.image.clone();
+        self.topic_changes.borrow_mut().note(&update.image, &update.delta);
         self.rules.borrow_mut().clear();
         placing::apply(self, &update.delta);
         self.image_moved.notify_all();

@@ -7,7 +7,8 @@
 //! nothing, and no fetch polls.
 //!
 //! Invariants:
-//! * a watched partition is in the queue of news at most once;
+//! * a watched partition is in the queue of news at most once, and a slot is used again only after it has
+//!   left the queue;
 //! * a partition leaves the queue only after it was read and had nothing the session lacks;
 //! * what was answered with records goes to the end of the queue, so that none starves.
 
@@ -176,9 +177,10 @@ impl<W> Interests<W> {
     pub fn forget(&mut self, id: InterestId, partition: TopicIdPartition) -> Option<Watcher> {
         let interest = self.get_mut(id)?;
         let slot = interest.slots.remove(&partition)?;
-        interest.watched[slot as usize] = None;
-        interest.news.retain(|queued| *queued != slot);
-        interest.free.push(slot);
+        let forgotten = interest.watched[slot as usize].take();
+        if forgotten.is_none_or(|watched| !watched.in_news) {
+            interest.free.push(slot);
+        }
         Some(Watcher { interest: id, slot })
     }
 
@@ -241,7 +243,10 @@ impl<W> Interests<W> {
                 break;
             }
             let Some(slot) = interest.news.pop_front() else { break };
-            let Some(watched) = interest.watched[slot as usize].as_mut() else { continue };
+            let Some(watched) = interest.watched[slot as usize].as_mut() else {
+                interest.free.push(slot);
+                continue;
+            };
             let limit = left.min(watched.wanted.max_bytes);
             let found = read(watched.partition, &watched.wanted, limit, first);
             watched.in_news = false;
@@ -284,7 +289,8 @@ impl<W> Interest<W> {
     }
 
     fn queue_all(&mut self) {
-        self.news.clear();
+        let forgotten = self.news.drain(..).filter(|slot| self.watched[*slot as usize].is_none());
+        self.free.extend(forgotten);
         for (slot, watched) in self.watched.iter_mut().enumerate() {
             if let Some(watched) = watched {
                 watched.in_news = true;
@@ -395,6 +401,23 @@ mod tests {
         let watcher = world.interests.forget(world.id, partition).expect("it was watched");
         assert_eq!(world.interests.has_news(watcher), None);
         assert_eq!(world.fetch(Scope::All, 100), [1]);
+    }
+
+    #[test]
+    fn a_slot_that_is_still_in_the_queue_is_not_given_away() {
+        let mut world = World::with(2);
+        world.fetch(Scope::All, 100);
+        world.append(0, 10);
+        let (forgotten, new) = (world.partition(0), world.partition(2));
+        world.interests.forget(world.id, forgotten);
+        world.ends.push(10);
+        assert!(world.interests.upsert(world.id, new, wanted(0)).is_some());
+        assert_eq!(world.fetch(Scope::News, 10), [2]);
+        world.move_on(2, 10);
+        assert_eq!(world.fetch(Scope::News, 100), [0; 0]);
+        assert_eq!(world.reads, 2 + 2, "each reading had a reason");
+        assert!(world.interests.upsert(world.id, forgotten, wanted(10)).is_some());
+        assert_eq!(world.fetch(Scope::All, 100), [0, 1, 2], "the slot is used again");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod log_part;
 mod lookups;
 pub mod metadata_view;
 pub mod mirror_host;
+pub mod named;
 pub mod node;
 pub mod partitions;
 mod placing;
@@ -26,5 +27,6 @@ pub mod replica;
 pub mod router;
 pub mod rules;
 pub mod sessions;
+pub mod topic_changes;
 
 pub use broker::{Broker, StartError};

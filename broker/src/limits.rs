@@ -33,6 +33,9 @@ pub const COORDINATOR_BATCH_BYTES: usize = 64 * 1024 * 1024;
 /// How long a coordinator waits for what it wrote to be committed (`mirror.coordinator.write.timeout.ms`).
 pub const COORDINATOR_WRITE_MS_MAX: u64 = 5_000;
 
+/// Changes of topics that a core remembers; a fetch session that was away for more looks up all it names.
+pub const TOPIC_CHANGES: usize = 4096;
+
 /// Tasks of mirrors that wait for a core to start them.
 pub const MIRROR_TASKS: usize = 1024;
 

@@ -6,8 +6,8 @@ use tarn_image::{Binding, BrokerRegistration, MetadataImage, TopicImage};
 use tarn_record::{BrokerId, Epoch, PartitionIndex, TopicId, TopicIdPartition};
 use tarn_wire::ErrorCode;
 
+use crate::named::{Named, TopicKey};
 use crate::replica::Leadership;
-use crate::sessions::TopicKey;
 
 /// One image of the metadata, as one broker reads it.
 #[derive(Clone, Debug)]
@@ -62,6 +62,13 @@ impl MetadataView {
     /// Every topic, in the order of their names.
     pub fn topics(&self) -> impl Iterator<Item = &Arc<TopicImage>> {
         self.image.topics().iter()
+    }
+
+    /// The partition that a name stands for.
+    pub fn find(&self, (key, index): &Named) -> Option<TopicIdPartition> {
+        let topic = self.topic(key)?;
+        let partition = TopicIdPartition { topic_id: topic.id, partition: *index };
+        topic.partitions.contains_key(index).then_some(partition)
     }
 
     /// True where there is such a partition.

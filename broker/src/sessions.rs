@@ -1,5 +1,5 @@
 //! The connection core's half of fetch sessions (KIP-227): identity, epoch, and which topics and
-//! partitions a session names, in which order.
+//! partitions a session names (`named`).
 //!
 //! What each partition wants and has been told lives with the core that owns it (`interest`). A session
 //! belongs to the core of the connection that made it. Its id carries that core's number, so another
@@ -12,12 +12,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tarn_record::{PartitionIndex, TopicIdPartition};
+use tarn_record::TopicIdPartition;
 use tarn_runtime::CoreId;
 use tarn_runtime::channel::Flag;
-use tarn_wire::{ErrorCode, Str};
+use tarn_wire::ErrorCode;
 
-use crate::interest::{InterestId, Wanted};
+use crate::interest::InterestId;
+use crate::named::NamedPartitions;
 
 /// The request of a client that wants no session, or wants its session closed.
 pub const FINAL_EPOCH: i32 = -1;
@@ -29,15 +30,6 @@ pub const EVICTION_MS: u64 = 120_000;
 const CORE_BITS: u32 = 10;
 const SERIAL_BITS: u32 = 31 - CORE_BITS;
 
-/// How a session and its requests name topics: by id from Fetch v13 on, by name before.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum TopicKey {
-    /// By the topic's name.
-    Name(Str),
-    /// By the topic's id.
-    Id(tarn_record::TopicId),
-}
-
 /// One fetch session of a client. While a request is served it is out of the cache, in the request's
 /// hands; a request without a session has one of its own that never enters the cache.
 #[derive(Debug)]
@@ -48,9 +40,8 @@ pub struct Session {
     pub next_epoch: i32,
     /// True where topics are named by id.
     pub by_id: bool,
-    /// Every partition that the session names, and what the name stood for when it was last looked up;
-    /// `None` where it stood for nothing.
-    pub partitions: HashMap<(TopicKey, PartitionIndex), Lookup>,
+    /// Every partition that the session names.
+    pub named: NamedPartitions,
     /// What the session's half on the owning cores is called.
     pub interest: InterestId,
     /// The cores that own one of its partitions.
@@ -60,15 +51,6 @@ pub struct Session {
     /// What was found and did not fit the last response.
     pub requeue: Vec<TopicIdPartition>,
     last_used_ms: u64,
-}
-
-/// A partition that a session names, and what is wanted of it.
-#[derive(Clone, Copy, Debug)]
-pub struct Lookup {
-    /// What the name stood for when it was last looked up.
-    pub found: Option<TopicIdPartition>,
-    /// What is wanted of it.
-    pub wanted: Wanted,
 }
 
 /// The sessions of the connections of one core.
@@ -84,12 +66,12 @@ pub struct Sessions {
 
 impl Session {
     /// The session of a request that wants none.
-    pub fn of_one_request(interest: InterestId, by_id: bool) -> Session {
+    pub fn of_one_request(interest: InterestId, by_id: bool, named: NamedPartitions) -> Session {
         Session {
             id: 0,
             next_epoch: 1,
             by_id,
-            partitions: HashMap::new(),
+            named,
             interest,
             cores: BTreeSet::new(),
             wake: Flag::default(),
@@ -123,12 +105,13 @@ impl Sessions {
         &mut self,
         interest: InterestId,
         by_id: bool,
+        named: NamedPartitions,
         now_ms: u64,
     ) -> Option<(Session, Option<Session>)> {
         let evicted = if self.len() >= self.limit { Some(self.evict(now_ms)?) } else { None };
         let id = self.unused_id();
         self.in_hand.insert(id);
-        Some((Session { id, ..Session::of_one_request(interest, by_id) }, evicted))
+        Some((Session { id, ..Session::of_one_request(interest, by_id, named) }, evicted))
     }
 
     /// The session of an incremental request, its epoch moved on: no second request can have it before it
@@ -208,7 +191,10 @@ mod tests {
         let id = create(&mut sessions, 0);
         let session = sessions.take(id, 1, true).expect("it is there");
         assert_eq!(sessions.take(id, 2, true).err(), Some(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
-        assert!(sessions.create(InterestId(0), true, EVICTION_MS * 2).is_none(), "it counts, and is in use");
+        assert!(
+            sessions.create(InterestId(0), true, NamedPartitions::new(0), EVICTION_MS * 2).is_none(),
+            "it counts, and is in use"
+        );
         sessions.give_back(session, 0);
         assert_eq!(serve(&mut sessions, id, 2), Ok(3));
     }
@@ -234,8 +220,13 @@ mod tests {
     fn a_full_cache_gives_up_the_session_that_was_unused_longest() {
         let mut sessions = Sessions::new(CoreId(0), 2);
         let (old, young) = (create(&mut sessions, 0), create(&mut sessions, 1000));
-        assert!(sessions.create(InterestId(0), true, EVICTION_MS - 1).is_none(), "both are in use");
-        let (_, evicted) = sessions.create(InterestId(0), true, EVICTION_MS).expect("one is unused");
+        assert!(
+            sessions.create(InterestId(0), true, NamedPartitions::new(0), EVICTION_MS - 1).is_none(),
+            "both are in use"
+        );
+        let (_, evicted) = sessions
+            .create(InterestId(0), true, NamedPartitions::new(0), EVICTION_MS)
+            .expect("one is unused");
         assert_eq!(evicted.map(|session| session.id), Some(old));
         assert_eq!(serve(&mut sessions, young, 1), Ok(2));
     }
@@ -250,7 +241,8 @@ mod tests {
     }
 
     fn create(sessions: &mut Sessions, now_ms: u64) -> i32 {
-        let (session, _) = sessions.create(InterestId(0), true, now_ms).expect("there is room");
+        let (session, _) =
+            sessions.create(InterestId(0), true, NamedPartitions::new(0), now_ms).expect("there is room");
         let id = session.id;
         sessions.give_back(session, now_ms);
         id

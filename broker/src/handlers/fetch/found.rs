@@ -3,12 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
-use tarn_record::{PartitionIndex, TopicIdPartition};
+use tarn_record::TopicIdPartition;
 use tarn_wire::Records;
 
 use super::Order;
 use crate::interest::FetchedPartition;
-use crate::sessions::TopicKey;
 
 /// See the module.
 pub(super) struct Found {
@@ -17,14 +16,12 @@ pub(super) struct Found {
     full: bool,
     partitions: Vec<FetchedPartition>,
     places: HashMap<TopicIdPartition, usize>,
-    /// Named partitions that do not exist.
-    pub(super) missing: HashSet<(TopicKey, PartitionIndex)>,
 }
 
 impl Found {
     pub(super) fn new(order: Order, full: bool) -> Found {
         let order = if full { order } else { Vec::new() };
-        Found { order, full, partitions: Vec::new(), places: HashMap::new(), missing: HashSet::new() }
+        Found { order, full, partitions: Vec::new(), places: HashMap::new() }
     }
 
     /// Takes in what a core found; what was found of a partition before is replaced.
@@ -40,17 +37,13 @@ impl Found {
         }
     }
 
-    pub(super) fn add_missing(&mut self, missing: HashSet<(TopicKey, PartitionIndex)>) {
-        self.missing = missing;
-    }
-
     pub(super) fn bytes(&self) -> usize {
         self.partitions.iter().map(|partition| partition.records.len()).sum()
     }
 
     /// True where the fetch must be answered at once.
     pub(super) fn is_urgent(&self) -> bool {
-        !self.missing.is_empty() || self.partitions.iter().any(FetchedPartition::is_urgent)
+        self.partitions.iter().any(FetchedPartition::is_urgent)
     }
 
     /// Cuts what exceeds `max_bytes`, but for the first partition with records. Returns the partitions

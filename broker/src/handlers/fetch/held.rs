@@ -3,16 +3,17 @@
 //! However the request ends, answered or dropped with its connection, a session of the cache goes back to
 //! it and one of the request's own is closed on every core.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tarn_record::{PartitionIndex, TopicIdPartition};
+use tarn_record::TopicIdPartition;
 use tarn_runtime::CoreId;
 use tarn_wire::ErrorCode;
 
 use crate::core::Core;
 use crate::interest::Wanted;
-use crate::sessions::{Lookup, Session, TopicKey};
+use crate::named::{Lookup, Named, NamedPartitions};
+use crate::sessions::Session;
 
 /// What is to be told to one owning core with the next read.
 #[derive(Debug, Default)]
@@ -34,7 +35,8 @@ pub(super) struct HeldSession {
 impl HeldSession {
     /// A new session of the cache; one of the request's own where the cache is full.
     pub(super) fn create(core: &Rc<Core>, by_id: bool) -> HeldSession {
-        let made = core.sessions().create(core.next_interest(), by_id, core.clock_ms());
+        let named = NamedPartitions::new(core.topic_changes().next());
+        let made = core.sessions().create(core.next_interest(), by_id, named, core.clock_ms());
         match made {
             Some((session, evicted)) => {
                 evicted.into_iter().for_each(|session| core.close_interest_of(&session));
@@ -46,7 +48,8 @@ impl HeldSession {
 
     /// The session of a request that wants none.
     pub(super) fn alone(core: &Rc<Core>, by_id: bool) -> HeldSession {
-        HeldSession::new(core, Session::of_one_request(core.next_interest(), by_id), true)
+        let named = NamedPartitions::new(core.topic_changes().next());
+        HeldSession::new(core, Session::of_one_request(core.next_interest(), by_id, named), true)
     }
 
     /// The session of an incremental request.
@@ -77,40 +80,26 @@ impl HeldSession {
     }
 
     /// A partition that the request names.
-    pub(super) fn want(&mut self, named: (TopicKey, PartitionIndex), lookup: Lookup) {
-        let before = self.session_mut().partitions.insert(named, lookup).and_then(|before| before.found);
-        if before != lookup.found {
-            self.forgets.extend(before);
-        }
+    pub(super) fn want(&mut self, named: Named, lookup: Lookup) {
+        let gone = self.session_mut().named.want(named, lookup);
+        self.forgets.extend(gone);
         self.upserts.extend(lookup.found.map(|partition| (partition, lookup.wanted)));
     }
 
     /// A partition that the request forgets.
-    pub(super) fn forget(&mut self, named: &(TopicKey, PartitionIndex)) {
-        let forgotten = self.session_mut().partitions.remove(named);
-        self.forgets.extend(forgotten.and_then(|lookup| lookup.found));
+    pub(super) fn forget(&mut self, named: &Named) {
+        let forgotten = self.session_mut().named.forget(named);
+        self.forgets.extend(forgotten);
     }
 
-    /// Looks up again what a name stands for: topics are made, deleted and made again.
+    /// Looks up again what names stand for, where their topics have changed since the last request.
     pub(super) fn look_up_again(&mut self) {
-        if self.full {
-            return;
-        }
         let core = self.core.clone();
-        let (mut upserts, mut forgets) = (Vec::new(), Vec::new());
-        for ((key, index), lookup) in &mut self.session_mut().partitions {
-            let view = core.view();
-            let found =
-                view.topic(key).map(|topic| TopicIdPartition { topic_id: topic.id, partition: *index });
-            let found = found.filter(|partition| view.exists(*partition));
-            if found != lookup.found {
-                forgets.extend(lookup.found);
-                upserts.extend(found.map(|partition| (partition, lookup.wanted)));
-                lookup.found = found;
-            }
-        }
-        self.upserts.extend(upserts);
-        self.forgets.extend(forgets);
+        let view = core.view();
+        let named = &mut self.session_mut().named;
+        let moved = named.look_up_again(&core.topic_changes(), |named| view.find(named));
+        self.upserts.extend(moved.come);
+        self.forgets.extend(moved.gone);
     }
 
     /// What each owning core has to be told; it is told once.
@@ -129,12 +118,6 @@ impl HeldSession {
         changes
     }
 
-    /// The partitions whose names stand for nothing.
-    pub(super) fn missing(&self) -> HashSet<(TopicKey, PartitionIndex)> {
-        let partitions = self.session().partitions.iter();
-        partitions.filter(|(_, lookup)| lookup.found.is_none()).map(|(named, _)| named.clone()).collect()
-    }
-
     /// The request is answered.
     pub(super) fn finish(mut self) {
         self.put_away();
@@ -144,7 +127,7 @@ impl HeldSession {
         let Some(session) = self.session.take() else { return };
         if session.id == 0 {
             self.core.close_interest_of(&session);
-        } else if session.partitions.is_empty() {
+        } else if session.named.is_empty() {
             self.core.sessions().ended(session.id);
             self.core.close_interest_of(&session);
         } else {

@@ -25,8 +25,9 @@ use crate::core::Core;
 use crate::dispatch::frame;
 use crate::envelope::{Envelope, FetchRead};
 use crate::interest::{Scope, Wanted};
+use crate::named::{Lookup, Named, TopicKey};
 use crate::replica::Isolation;
-use crate::sessions::{FINAL_EPOCH, INITIAL_EPOCH, Lookup, TopicKey};
+use crate::sessions::{FINAL_EPOCH, INITIAL_EPOCH};
 
 /// The first version that names topics by id.
 const BY_ID: i16 = 13;
@@ -90,8 +91,9 @@ async fn serve(
     let mut asked = ask(&core, &mut held, scope, &limits, &mut found).await;
     loop {
         let waited = began.elapsed();
-        let enough =
-            found.bytes() >= limits.min_bytes || found.is_urgent() || held.session().partitions.is_empty();
+        let named = &held.session().named;
+        let is_urgent = found.is_urgent() || !named.missing().is_empty() || named.is_empty();
+        let enough = found.bytes() >= limits.min_bytes || is_urgent;
         if enough || waited >= max_wait || !asked {
             break;
         }
@@ -127,7 +129,7 @@ fn isolation(request: &FetchRequest) -> Isolation {
 }
 
 /// The partitions of a request in its order, with what each name stands for.
-pub(super) type Order = Vec<((TopicKey, PartitionIndex), Option<TopicIdPartition>)>;
+pub(super) type Order = Vec<(Named, Option<TopicIdPartition>)>;
 
 /// Brings the session up to the request: what is new or changed, what is forgotten.
 fn take_over(core: &Rc<Core>, held: &mut HeldSession, request: &FetchRequest) -> Order {
@@ -138,14 +140,13 @@ fn take_over(core: &Rc<Core>, held: &mut HeldSession, request: &FetchRequest) ->
             held.forget(&(key.clone(), PartitionIndex(*index)));
         }
     }
+    let view = core.view();
     let mut order = Vec::new();
     for topic in &request.topics {
         let key = key_of(by_id, &topic.topic, topic.topic_id);
-        let topic_id = core.view().topic(&key).map(|topic| topic.id);
         for asked in &topic.partitions {
             let named = (key.clone(), PartitionIndex(asked.partition));
-            let found = topic_id.map(|topic_id| TopicIdPartition { topic_id, partition: named.1 });
-            let found = found.filter(|partition| core.view().exists(*partition));
+            let found = view.find(&named);
             held.want(named.clone(), Lookup { found, wanted: wanted(asked) });
             order.push((named, found));
         }
@@ -204,7 +205,6 @@ async fn ask(
             found.add(partitions);
         }
     }
-    found.add_missing(held.missing());
     !cores.is_empty()
 }
 

@@ -1,6 +1,5 @@
 //! The response of a fetch.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use tarn_record::PartitionIndex;
@@ -14,7 +13,7 @@ use super::found::Found;
 use super::held::HeldSession;
 use crate::core::Core;
 use crate::interest::FetchedPartition;
-use crate::sessions::TopicKey;
+use crate::named::TopicKey;
 
 /// The first version that tells the current leader, and where logs part (KIP-595).
 const WITH_EPOCHS: i16 = 12;
@@ -27,18 +26,12 @@ pub(super) fn refused(error: ErrorCode) -> FetchResponse {
 }
 
 /// What was found, topic by topic: partitions of one topic that follow each other share its entry.
-pub(super) fn response(core: &Rc<Core>, held: &HeldSession, mut found: Found, version: i16) -> FetchResponse {
+pub(super) fn response(core: &Rc<Core>, held: &HeldSession, found: Found, version: i16) -> FetchResponse {
     let session = held.session();
-    let names: HashMap<_, _> = session
-        .partitions
-        .iter()
-        .filter_map(|((key, _), lookup)| Some((lookup.found?.topic_id, key.clone())))
-        .collect();
-    let session_id = if session.partitions.is_empty() { 0 } else { session.id };
+    let session_id = if session.named.is_empty() { 0 } else { session.id };
     let mut response = FetchResponse { session_id, ..Default::default() };
-    let missing = std::mem::take(&mut found.missing);
     for partition in found.into_partitions() {
-        let Some(key) = names.get(&partition.partition.topic_id) else { continue };
+        let Some(key) = session.named.key_of(partition.partition.topic_id) else { continue };
         let mut data = partition_data(core, partition, &mut response.node_endpoints);
         if version < WITH_EPOCHS {
             (data.current_leader, data.diverging_epoch) = Default::default();
@@ -48,8 +41,8 @@ pub(super) fn response(core: &Rc<Core>, held: &HeldSession, mut found: Found, ve
     if version < WITH_ENDPOINTS {
         response.node_endpoints.clear();
     }
-    for (key, index) in missing {
-        push(&mut response, &key, unknown(&key, index));
+    for (key, index) in session.named.missing() {
+        push(&mut response, key, unknown(key, *index));
     }
     response
 }
