@@ -236,8 +236,7 @@ impl Core {
                 let _ = reply.fill(lookups::set_gates(&mut self.partitions(), &gates));
             }
             Envelope::KnownStates(states, reply) => {
-                lookups::set_known_states(&mut self.partitions(), &states);
-                let _ = reply.fill(());
+                let _ = reply.fill(lookups::set_known_states(&mut self.partitions(), &states));
             }
             Envelope::Coordinator(call) => crate::coordinators::mirror::answer(self, call),
             Envelope::Checkpoint(reply) => {

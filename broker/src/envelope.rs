@@ -39,7 +39,7 @@ pub enum Envelope {
     /// Open or close the gates of mirrored partitions.
     Gates(Vec<(TopicIdPartition, Gate)>, ReplySlot<Vec<Result<MirrorGeneration, LocalError>>>),
     /// What a coordinator knows of mirrored partitions.
-    KnownStates(Vec<(TopicIdPartition, KnownState)>, ReplySlot<()>),
+    KnownStates(Vec<(TopicIdPartition, KnownState)>, ReplySlot<Vec<Result<(), LocalError>>>),
     /// A request to a coordinator whose partition this core owns.
     Coordinator(CoordinatorCall),
     /// The offsets that the checkpoint files of every log directory hold.

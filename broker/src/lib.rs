@@ -26,6 +26,7 @@ pub mod published;
 pub mod replica;
 pub mod router;
 pub mod rules;
+pub mod scatter;
 pub mod sessions;
 pub mod topic_changes;
 

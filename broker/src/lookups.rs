@@ -149,11 +149,15 @@ pub(crate) fn set_gates(
 }
 
 /// Takes over what a coordinator knows.
-pub(crate) fn set_known_states(partitions: &mut Partitions, states: &[(TopicIdPartition, KnownState)]) {
-    for (partition, known) in states {
-        if let Some(replica) = partitions.get_mut(*partition) {
-            replica.set_known_state(*known);
-            partitions.news_of(*partition);
-        }
-    }
+pub(crate) fn set_known_states(
+    partitions: &mut Partitions,
+    states: &[(TopicIdPartition, KnownState)],
+) -> Vec<Result<(), LocalError>> {
+    let mut set = |(partition, known): &(TopicIdPartition, KnownState)| {
+        let replica = partitions.get_mut(*partition).ok_or(LocalError::NotLeader(*partition))?;
+        replica.set_known_state(*known);
+        partitions.news_of(*partition);
+        Ok(())
+    };
+    states.iter().map(&mut set).collect()
 }

@@ -4,7 +4,6 @@
 //! protocol does not show. Appends go to the owning cores in one envelope each.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,8 +13,8 @@ use tarn_mirror::local_cluster::{
 };
 use tarn_mirror::manager::{CoreTask, MirrorCores};
 use tarn_record::{BrokerId, TopicIdPartition};
-use tarn_runtime::channel::{Sender, reply};
-use tarn_runtime::{CoreId, Queue, catch_panics, spawn};
+use tarn_runtime::channel::Sender;
+use tarn_runtime::{Queue, catch_panics, spawn};
 use tarn_wire::Request;
 use tarn_wire::messages as m;
 use tracing::error;
@@ -23,6 +22,7 @@ use tracing::error;
 use crate::core::Core;
 use crate::envelope::Envelope;
 use crate::handlers::{admin, mirrors};
+use crate::scatter::{Scattered, scatter};
 
 /// A core of this broker, as mirrors see it.
 #[derive(Clone)]
@@ -80,67 +80,39 @@ impl LocalCluster for MirrorHost {
     }
 
     async fn append(&self, appends: Vec<MirrorAppend>) -> Vec<MirrorAppended> {
-        let core = &self.0;
-        let mut order = Vec::with_capacity(appends.len());
-        let mut by_core: BTreeMap<CoreId, Vec<MirrorAppend>> = BTreeMap::new();
-        for append in appends {
-            let owner = core.owner(append.partition);
-            let group = by_core.entry(owner).or_default();
-            order.push((owner, group.len()));
-            group.push(append);
-        }
-        let mut replies = BTreeMap::new();
-        for (owner, appends) in by_core {
-            let (slot, answer) = reply();
-            core.deliver(owner, Envelope::Mirrored(appends, slot)).await;
-            replies.insert(owner, answer);
-        }
-        let mut appended = BTreeMap::new();
-        for (owner, answer) in replies {
-            appended.insert(owner, answer.await.unwrap_or_default());
-        }
-        let one = |(owner, index): (CoreId, usize)| {
-            let answers = appended.get(&owner).and_then(|answers: &Vec<MirrorAppended>| answers.get(index));
-            answers.cloned().unwrap_or(MirrorAppended::NotLeader)
-        };
-        order.into_iter().map(one).collect()
+        let sent = scatter(&self.0, appends, |append| append.partition, Envelope::Mirrored).await;
+        let answers = sent.gather().await.into_iter();
+        answers.map(|answer| answer.unwrap_or(MirrorAppended::NotLeader)).collect()
     }
 
     async fn ends(&self, partitions: Vec<TopicIdPartition>) -> Vec<Result<LogEnds, LocalError>> {
-        let found = mirrors::ends(&self.0, &partitions).await;
-        let one = |partition: TopicIdPartition| {
-            found.get(&partition).copied().ok_or(LocalError::NotLeader(partition))
-        };
-        partitions.into_iter().map(one).collect()
+        let sent = scatter(&self.0, partitions.clone(), |one| *one, Envelope::Ends).await;
+        answered(&partitions, sent).await
     }
 
     async fn set_gates(
         &self,
         gates: Vec<(TopicIdPartition, Gate)>,
     ) -> Vec<Result<MirrorGeneration, LocalError>> {
-        let mut results = Vec::with_capacity(gates.len());
-        for (partition, gate) in gates {
-            let (slot, answer) = reply();
-            let envelope = Envelope::Gates(vec![(partition, gate)], slot);
-            self.0.deliver(self.0.owner(partition), envelope).await;
-            let set = answer.await.ok().and_then(|mut answers| answers.pop());
-            results.push(set.unwrap_or(Err(LocalError::NotLeader(partition))));
-        }
-        results
+        let partitions: Vec<_> = gates.iter().map(|(partition, _)| *partition).collect();
+        let sent = scatter(&self.0, gates, |(partition, _)| *partition, Envelope::Gates).await;
+        answered(&partitions, sent).await
     }
 
     async fn set_states(&self, states: Vec<(TopicIdPartition, KnownState)>) {
-        let mut by_core: BTreeMap<CoreId, Vec<(TopicIdPartition, KnownState)>> = BTreeMap::new();
-        for (partition, known) in states {
-            by_core.entry(self.0.owner(partition)).or_default().push((partition, known));
-        }
-        for (owner, states) in by_core {
-            let (slot, answer) = reply();
-            self.0.deliver(owner, Envelope::KnownStates(states, slot)).await;
-            // A core that has gone knows nothing and lets nothing be written.
-            let _ = answer.await;
-        }
+        let sent = scatter(&self.0, states, |(partition, _)| *partition, Envelope::KnownStates).await;
+        // A core that has gone, or does not lead, knows nothing and lets nothing be written.
+        sent.gather().await;
     }
+}
+
+/// The answers to questions about `partitions`; a core that has gone leads nothing.
+async fn answered<A: Send>(
+    partitions: &[TopicIdPartition],
+    sent: Scattered<Result<A, LocalError>>,
+) -> Vec<Result<A, LocalError>> {
+    let answers = partitions.iter().zip(sent.gather().await);
+    answers.map(|(one, answer)| answer.unwrap_or(Err(LocalError::NotLeader(*one)))).collect()
 }
 
 /// The request as what it is; its key has said so.

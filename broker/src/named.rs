@@ -147,9 +147,7 @@ impl NamedPartitions {
         match found {
             Some(found) => {
                 self.missing.remove(named);
-                if !self.keys.contains_key(&found.topic_id) {
-                    self.keys.insert(found.topic_id, named.0.clone());
-                }
+                self.keys.entry(found.topic_id).or_insert_with(|| named.0.clone());
             }
             None => drop(self.missing.insert(named.clone())),
         }

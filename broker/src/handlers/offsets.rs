@@ -1,10 +1,9 @@
 //! ListOffsets and OffsetForLeaderEpoch: where logs and epochs begin and end.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use tarn_record::{Epoch, PartitionIndex, Timestamp, TopicIdPartition};
-use tarn_runtime::{CoreId, channel};
 use tarn_wire::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
 use tarn_wire::messages::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use tarn_wire::messages::{
@@ -15,6 +14,7 @@ use tarn_wire::{ErrorCode, RequestHeader};
 use crate::core::Core;
 use crate::envelope::{Envelope, EpochEndAnswer, OffsetAnswer, OffsetQuery, OffsetSpec};
 use crate::replica::Isolation;
+use crate::scatter::scatter;
 
 /// Serves ListOffsets.
 pub async fn list(
@@ -27,7 +27,7 @@ pub async fn list(
         (-1, _) => Isolation::ReadUncommitted,
         _ => Isolation::Replica,
     };
-    let mut by_core: BTreeMap<CoreId, Vec<OffsetQuery>> = BTreeMap::new();
+    let mut queries: Vec<OffsetQuery> = Vec::new();
     let mut answers: HashMap<(usize, usize), Result<TopicIdPartition, ErrorCode>> = HashMap::new();
     let mut seen = BTreeSet::new();
     for (t, topic) in request.topics.iter().enumerate() {
@@ -46,17 +46,12 @@ pub async fn list(
                 }),
             };
             answers.insert((t, p), query.map(|query| query.partition));
-            if let Ok(query) = query {
-                by_core.entry(core.owner(query.partition)).or_default().push(query);
-            }
+            queries.extend(query.ok());
         }
     }
-    let mut found: HashMap<TopicIdPartition, OffsetAnswer> = HashMap::new();
-    for (owner, queries) in by_core {
-        let (reply, answer) = channel::reply();
-        core.deliver(owner, Envelope::Offsets(queries, reply)).await;
-        found.extend(answer.await.into_iter().flatten().map(|answer| (answer.partition, answer)));
-    }
+    let sent = scatter(&core, queries, |query| query.partition, Envelope::Offsets).await;
+    let found: HashMap<TopicIdPartition, OffsetAnswer> =
+        sent.gather().await.into_iter().flatten().map(|answer| (answer.partition, answer)).collect();
     let topics = request.topics.into_iter().enumerate().map(|(t, topic)| ListOffsetsTopicResponse {
         partitions: topic
             .partitions
@@ -125,21 +120,17 @@ pub async fn epoch_ends(
     core: Rc<Core>,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
-    let mut by_core: BTreeMap<CoreId, Vec<(TopicIdPartition, Epoch, Epoch)>> = BTreeMap::new();
+    let mut queries = Vec::new();
     for topic in &request.topics {
         for asked in &topic.partitions {
             if let Ok(partition) = find(&core, &topic.topic, asked.partition) {
-                let query = (partition, Epoch(asked.current_leader_epoch), Epoch(asked.leader_epoch));
-                by_core.entry(core.owner(partition)).or_default().push(query);
+                queries.push((partition, Epoch(asked.current_leader_epoch), Epoch(asked.leader_epoch)));
             }
         }
     }
-    let mut found: HashMap<TopicIdPartition, EpochEndAnswer> = HashMap::new();
-    for (owner, queries) in by_core {
-        let (reply, answer) = channel::reply();
-        core.deliver(owner, Envelope::EpochEnds(queries, reply)).await;
-        found.extend(answer.await.into_iter().flatten().map(|answer| (answer.partition, answer)));
-    }
+    let sent = scatter(&core, queries, |(partition, _, _)| *partition, Envelope::EpochEnds).await;
+    let found: HashMap<TopicIdPartition, EpochEndAnswer> =
+        sent.gather().await.into_iter().flatten().map(|answer| (answer.partition, answer)).collect();
     let topics = request.topics.into_iter().map(|topic| OffsetForLeaderTopicResult {
         partitions: topic
             .partitions

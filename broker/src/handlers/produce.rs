@@ -11,8 +11,7 @@ use std::sync::Arc;
 use tarn_image::TopicImage;
 use tarn_record::validate::{ClientBatch, ClientBatchValidator, InvalidBatch, ProduceRules, Progress};
 use tarn_record::{PartitionIndex, Timestamp, TopicIdPartition};
-use tarn_runtime::channel::{self, Reply};
-use tarn_runtime::{CoreId, wall_clock_ms, yield_if_needed};
+use tarn_runtime::{wall_clock_ms, yield_if_needed};
 use tarn_transport::{Answer, Outcome};
 use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use tarn_wire::messages::produce_response::{
@@ -26,6 +25,7 @@ use crate::dispatch::frame;
 use crate::envelope::{Acks, AppendRequest, Envelope, Produced};
 use crate::limits;
 use crate::rules::TopicRules;
+use crate::scatter::scatter;
 
 /// The first version that names topics by id.
 const BY_ID: i16 = 13;
@@ -48,19 +48,14 @@ pub async fn handle(core: Rc<Core>, header: RequestHeader, request: ProduceReque
         plan_topic(&core, &header, topic, &mut plan).await;
     }
     let deadline_ms = core.clock_ms() + (request.timeout_ms.max(0) as u64).min(limits::PRODUCE_WAIT_MS_MAX);
-    let replies = send(&core, plan.by_core, acks, deadline_ms).await;
-    let (topics, failed) = (plan.topics, plan.failed);
+    let Plan { topics, slots, items, failed, .. } = plan;
+    let append = |items, reply| Envelope::Append(AppendRequest { items, acks, deadline_ms, reply });
+    let sent = scatter(&core, items, |(partition, _)| *partition, append).await;
     Outcome::Answer(Box::pin(async move {
         let mut produced: BTreeMap<Slot, Outcomes> = failed.into_iter().collect();
-        for (slots, reply) in replies {
-            let answers = reply.await.unwrap_or_else(|_| {
-                let lost = |(_, partition): &(Slot, TopicIdPartition)| {
-                    Produced::failed(*partition, ErrorCode::UNKNOWN_SERVER_ERROR, None)
-                };
-                slots.iter().map(lost).collect()
-            });
-            let answered = slots.into_iter().zip(answers);
-            produced.extend(answered.map(|((slot, _), answer)| (slot, answer.into())));
+        for ((slot, partition), answer) in slots.into_iter().zip(sent.gather().await) {
+            let lost = || Produced::failed(partition, ErrorCode::UNKNOWN_SERVER_ERROR, None);
+            produced.insert(slot, answer.unwrap_or_else(lost).into());
         }
         if acks == Acks::None {
             return answer_nothing(&produced);
@@ -92,14 +87,16 @@ enum Leaders {
 /// Which partition of the request, counted over all its topics.
 type Slot = usize;
 
-/// What a request comes to: items for cores, and what has failed already. Topics and partitions stay in
+/// What a request comes to: items for the owning cores, and what has failed already. Topics and partitions stay in
 /// the order of the request, and each has a slot of its own, however often it is named.
 #[derive(Default)]
 struct Plan {
     topics: Vec<(TopicKeys, Vec<(PartitionIndex, Slot)>)>,
-    by_core: BTreeMap<CoreId, Vec<(Slot, TopicIdPartition, ClientBatch)>>,
+    items: Vec<(TopicIdPartition, ClientBatch)>,
+    /// Where the outcomes of `items` go.
+    slots: Vec<(Slot, TopicIdPartition)>,
     failed: Vec<(Slot, Outcomes)>,
-    slots: Slot,
+    next_slot: Slot,
 }
 
 struct TopicKeys {
@@ -120,8 +117,8 @@ async fn plan_topic(core: &Rc<Core>, header: &RequestHeader, topic: TopicProduce
         let index = PartitionIndex(data.index);
         let topic_id = found.as_ref().map_or(tarn_record::TopicId(keys.id), |topic| topic.id);
         let partition = TopicIdPartition { topic_id, partition: index };
-        let slot = plan.slots;
-        plan.slots += 1;
+        let slot = plan.next_slot;
+        plan.next_slot += 1;
         partitions.push((index, slot));
         let planned = match &found {
             Ok(topic) => check(core, header, topic, data).await,
@@ -129,7 +126,8 @@ async fn plan_topic(core: &Rc<Core>, header: &RequestHeader, topic: TopicProduce
         };
         match planned {
             Ok(batch) => {
-                plan.by_core.entry(core.owner(partition)).or_default().push((slot, partition, batch))
+                plan.items.push((partition, batch));
+                plan.slots.push((slot, partition));
             }
             Err(outcome) => plan.failed.push((slot, outcome)),
         }
@@ -190,25 +188,6 @@ fn invalid_outcome(partition: TopicIdPartition, invalid: InvalidBatch) -> Outcom
     let error = ErrorCode(invalid.error.code());
     let produced = Produced::failed(partition, error, Some(invalid.message));
     Outcomes { produced, record_errors: invalid.record_errors }
-}
-
-type Sent = Vec<(Vec<(Slot, TopicIdPartition)>, Reply<Vec<Produced>>)>;
-
-async fn send(
-    core: &Rc<Core>,
-    by_core: BTreeMap<CoreId, Vec<(Slot, TopicIdPartition, ClientBatch)>>,
-    acks: Acks,
-    deadline_ms: u64,
-) -> Sent {
-    let mut replies = Vec::with_capacity(by_core.len());
-    for (owner, items) in by_core {
-        let (reply, answer) = channel::reply();
-        let slots = items.iter().map(|(slot, partition, _)| (*slot, *partition)).collect();
-        let items = items.into_iter().map(|(_, partition, batch)| (partition, batch)).collect();
-        core.deliver(owner, Envelope::Append(AppendRequest { items, acks, deadline_ms, reply })).await;
-        replies.push((slots, answer));
-    }
-    replies
 }
 
 fn acks_of(acks: i16) -> Option<Acks> {

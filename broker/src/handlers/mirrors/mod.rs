@@ -16,7 +16,6 @@ use tarn_wire::messages::{
 use tarn_wire::{ErrorCode, Str};
 
 pub use describe::describe;
-pub(crate) use states::ends;
 pub use states::{read_offsets, read_states, write_states};
 
 use crate::core::Core;

@@ -10,7 +10,7 @@ use tarn_mirror::coordinator::{
 use tarn_mirror::local_cluster::LogEnds;
 use tarn_mirror::state::MirrorState;
 use tarn_record::{PartitionIndex, TopicId, TopicIdPartition};
-use tarn_runtime::channel;
+use tarn_runtime::channel::{self, Reply};
 use tarn_wire::messages::read_mirror_offsets_response::{
     MirrorOffsetPartitionResult, MirrorOffsetTopicResult,
 };
@@ -28,6 +28,7 @@ use tarn_wire::{ErrorCode, Str};
 use crate::coordinators::mirror::CoordinatorCall;
 use crate::core::Core;
 use crate::envelope::Envelope;
+use crate::scatter::scatter;
 
 /// Serves ReadMirrorStates.
 pub async fn read_states(core: &Rc<Core>, request: ReadMirrorStatesRequest) -> ReadMirrorStatesResponse {
@@ -66,10 +67,14 @@ pub(super) async fn states(
         Ok(by_coordinator) => by_coordinator,
         Err(error) => return partitions.into_iter().map(|one| (one, Err(error))).collect(),
     };
+    let mut asked_all = Vec::with_capacity(by_coordinator.len());
     for (coordinator, asked) in by_coordinator {
         let asked: Vec<_> = asked.into_iter().map(|(partition, ())| partition).collect();
         let request = StateRequest::Read(mirror.to_owned(), asked.clone());
-        match ask(core, coordinator, request).await {
+        asked_all.push((asked, ask(core, coordinator, request).await));
+    }
+    for (asked, answer) in asked_all {
+        match answered(answer).await {
             Ok(StateResponse::Read(states)) => {
                 known.extend(states.into_iter().map(|(partition, state)| (partition, Ok(state))));
             }
@@ -152,9 +157,14 @@ async fn write_all(
         Err(error) => return partitions.into_iter().map(|one| (one, Err(Err(error)))).collect(),
     };
     let mut written = HashMap::new();
+    let mut asked_all = Vec::with_capacity(by_coordinator.len());
     for (coordinator, writes) in by_coordinator {
         let asked: Vec<_> = writes.iter().map(|(partition, _)| *partition).collect();
-        match ask(core, coordinator, StateRequest::Write(mirror.to_owned(), writes)).await {
+        let request = StateRequest::Write(mirror.to_owned(), writes);
+        asked_all.push((asked, ask(core, coordinator, request).await));
+    }
+    for (asked, answer) in asked_all {
+        match answered(answer).await {
             Ok(StateResponse::Written(results)) => {
                 written.extend(results.into_iter().map(|(one, result)| (one, result.map_err(Ok))));
             }
@@ -205,16 +215,20 @@ fn by_coordinator<T>(
     Ok(by_coordinator)
 }
 
-async fn ask(
-    core: &Rc<Core>,
-    coordinator: TopicIdPartition,
-    request: StateRequest,
-) -> Result<StateResponse, ErrorCode> {
+/// A coordinator's answer that is on its way, or why nobody was asked.
+type OnItsWay = Result<Reply<Result<StateResponse, ErrorCode>>, ErrorCode>;
+
+/// Sends a request to a coordinator, so that all coordinators work at the same time.
+async fn ask(core: &Rc<Core>, coordinator: TopicIdPartition, request: StateRequest) -> OnItsWay {
     core.view().check_leader(core.node().broker_id(), coordinator).map_err(|_| ErrorCode::NOT_COORDINATOR)?;
     let (reply, answer) = channel::reply();
     let call = CoordinatorCall { partition: coordinator, request, reply };
     core.deliver(core.owner(coordinator), Envelope::Coordinator(call)).await;
-    answer.await.unwrap_or(Err(ErrorCode::NOT_COORDINATOR))
+    Ok(answer)
+}
+
+async fn answered(answer: OnItsWay) -> Result<StateResponse, ErrorCode> {
+    answer?.await.unwrap_or(Err(ErrorCode::NOT_COORDINATOR))
 }
 
 /// Serves ReadMirrorOffsets: what this broker knows of the partitions it leads.
@@ -253,20 +267,11 @@ pub async fn read_offsets(core: &Rc<Core>, request: ReadMirrorOffsetsRequest) ->
 }
 
 /// Where the logs of partitions led here begin and end.
-pub(crate) async fn ends(
+pub(super) async fn ends(
     core: &Rc<Core>,
     partitions: &[TopicIdPartition],
 ) -> HashMap<TopicIdPartition, LogEnds> {
-    let mut by_core: BTreeMap<_, Vec<TopicIdPartition>> = BTreeMap::new();
-    for partition in partitions {
-        by_core.entry(core.owner(*partition)).or_default().push(*partition);
-    }
-    let mut found = HashMap::new();
-    for (owner, asked) in by_core {
-        let (reply, answer) = channel::reply();
-        core.deliver(owner, Envelope::Ends(asked.clone(), reply)).await;
-        let answers = answer.await.unwrap_or_default();
-        found.extend(asked.into_iter().zip(answers).filter_map(|(one, ends)| Some((one, ends.ok()?))));
-    }
-    found
+    let sent = scatter(core, partitions.iter().copied(), |one| *one, Envelope::Ends).await;
+    let answers = partitions.iter().zip(sent.gather().await);
+    answers.filter_map(|(one, ends)| Some((*one, ends?.ok()?))).collect()
 }
