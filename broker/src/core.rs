@@ -135,6 +135,11 @@ impl Core {
         found.or_insert_with(|| Arc::new(TopicRules::of(&self.image(), &self.node, topic))).clone()
     }
 
+    /// What a topic's rules rest on has changed.
+    pub(crate) fn forget_rules(&self, topic: TopicId) {
+        self.rules.borrow_mut().remove(&topic);
+    }
+
     /// The partitions of this core.
     pub fn partitions(&self) -> RefMut<'_, Partitions> {
         self.partitions.borrow_mut()
@@ -266,7 +271,6 @@ impl Core {
     fn on_image(self: &Rc<Core>, update: &ImageUpdate) {
         *self.image.borrow_mut() = update.image.clone();
         self.topic_changes.borrow_mut().note(&update.image, &update.delta);
-        self.rules.borrow_mut().clear();
         placing::apply(self, &update.delta);
         self.image_moved.notify_all();
     }

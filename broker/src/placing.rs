@@ -36,16 +36,27 @@ fn open_or_say(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition,
 pub(crate) fn apply(core: &Rc<Core>, delta: &MetadataDelta) {
     for (topic_id, name) in &delta.topics_deleted {
         delete(core, *topic_id, name);
+        core.forget_rules(*topic_id);
     }
     let view = core.view();
-    let mut changed: BTreeSet<TopicId> = delta.partitions_changed.iter().map(|(topic, _)| *topic).collect();
-    let named = delta.topic_configs_changed().chain(&delta.bindings_changed);
-    changed.extend(named.filter_map(|name| view.image().topics().id_of(name)));
-    for topic_id in changed {
+    for topic_id in changed_topics(core, delta) {
+        core.forget_rules(topic_id);
         if let Some(topic) = view.topic_by_id(topic_id) {
             change(core, topic);
         }
     }
+}
+
+/// The topics of which something has changed that their logs here act on.
+fn changed_topics(core: &Rc<Core>, delta: &MetadataDelta) -> BTreeSet<TopicId> {
+    let view = core.view();
+    if delta.broker_configs_changed(&core.node().broker_id().to_string()) {
+        return view.topics().map(|topic| topic.id).collect();
+    }
+    let mut changed: BTreeSet<TopicId> = delta.partitions_changed.iter().map(|(topic, _)| *topic).collect();
+    let named = delta.topic_configs_changed().chain(&delta.bindings_changed);
+    changed.extend(named.filter_map(|name| view.image().topics().id_of(name)));
+    changed
 }
 
 /// The partitions of a topic that this broker leads and this core owns.

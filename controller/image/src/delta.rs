@@ -51,6 +51,13 @@ impl MetadataDelta {
             .map(|resource| &resource.name)
     }
 
+    /// True where the configs of broker `name` changed, or the default of all brokers: what a topic does not
+    /// set itself falls back to them.
+    pub fn broker_configs_changed(&self, name: &str) -> bool {
+        let [own, default] = [name, ""].map(ConfigResource::broker);
+        self.configs_changed.contains(&own) || self.configs_changed.contains(&default)
+    }
+
     pub(crate) fn topic_deleted(&mut self, id: TopicId, name: Arc<str>) {
         self.partitions_changed.retain(|(topic, _)| *topic != id);
         if self.topics_created.remove(&id).is_none() {

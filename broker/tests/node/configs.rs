@@ -1,0 +1,43 @@
+//! A change of configuration reaches what is open.
+
+use std::path::Path;
+
+use crate::running::Running;
+
+const TOPIC: i8 = 2;
+const BROKER: i8 = 4;
+const HALF_A_SEGMENT: usize = 600 * 1024;
+
+#[test]
+fn a_broker_default_reaches_the_logs_that_are_open() {
+    let node = Running::new("");
+    let mut client = node.client();
+    client.create("t", 1, &[]);
+    client.create("own", 1, &[("segment.bytes", "104857600")]);
+    client.alter(BROKER, "", "log.segment.bytes", "1048576");
+    for topic in ["t", "own"] {
+        (0..4).for_each(|_| assert_eq!(client.produce(topic, 1, HALF_A_SEGMENT).error_code, 0));
+    }
+    assert_eq!(segments(&node.log("t", 0)), 4, "the default rules it");
+    assert_eq!(segments(&node.log("own", 0)), 1, "its own config rules it");
+}
+
+#[test]
+fn a_config_of_this_broker_and_one_of_the_topic_reach_the_log_in_their_order() {
+    let node = Running::new("");
+    let mut client = node.client();
+    client.create("t", 1, &[]);
+    client.alter(BROKER, "1", "log.segment.bytes", "1048576");
+    (0..2).for_each(|_| assert_eq!(client.produce("t", 1, HALF_A_SEGMENT).error_code, 0));
+    assert_eq!(segments(&node.log("t", 0)), 2);
+    client.alter(TOPIC, "t", "segment.bytes", "104857600");
+    (0..2).for_each(|_| assert_eq!(client.produce("t", 1, HALF_A_SEGMENT).error_code, 0));
+    assert_eq!(segments(&node.log("t", 0)), 2);
+}
+
+fn segments(log: &Path) -> usize {
+    let files = std::fs::read_dir(log).expect("the log is there");
+    files
+        .filter(|file| file.as_ref().is_ok_and(|file| file.path().extension() == Some("log".as_ref())))
+        .count()
+}

@@ -1,0 +1,4 @@
+//! A node in this process, on a real directory, asked over real sockets.
+
+mod configs;
+mod running;

@@ -1,0 +1,163 @@
+//! The node, and a client that does one thing at a time.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tarn_broker::Broker;
+use tarn_image::config::server::ServerConfig;
+use tarn_log::RealDisk;
+use tarn_quorum::format::{self, FormatOptions, Formatted, Quorum};
+use tarn_record::builder::{BatchBuilder, Record};
+use tarn_record::{Compression, Offset, Timestamp};
+use tarn_wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use tarn_wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use tarn_wire::messages::produce_response::PartitionProduceResponse;
+use tarn_wire::messages::*;
+use tarn_wire::{Cursor, Message, Records, Request, decode_response_header, encode_request};
+use tempfile::TempDir;
+
+/// How long an answer may take on a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(60);
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+/// A node that runs.
+pub(crate) struct Running {
+    broker: Option<Broker>,
+    address: SocketAddr,
+    files: TempDir,
+}
+
+impl Running {
+    /// A node on a new directory, with these lines in its `server.properties`.
+    pub(crate) fn new(more: &str) -> Running {
+        let files = tempfile::tempdir().expect("a directory");
+        let config = config(files.path(), more);
+        let options = FormatOptions {
+            cluster_id: "MkU3OEVBNTcwNTJENDM2Qg",
+            config: &config,
+            quorum: Quorum::Standalone,
+            formatted: Formatted::Refuse,
+        };
+        let disk: Arc<dyn tarn_log::Disk> = Arc::new(RealDisk);
+        format::format(&disk, &options, NOW).expect("the directory is new");
+        Running::on(files, config)
+    }
+
+    fn on(files: TempDir, config: ServerConfig) -> Running {
+        let broker = Broker::start(config).expect("it starts");
+        let listener = broker.addresses().iter().find(|(name, _)| name == "PLAINTEXT");
+        let address = listener.expect("it is configured").1;
+        Running { broker: Some(broker), address, files }
+    }
+
+    /// A connection of its own.
+    pub(crate) fn client(&self) -> Client {
+        let stream = TcpStream::connect(self.address).expect("it listens");
+        stream.set_nodelay(true).expect("a socket");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        Client { stream, id: "test".to_owned(), correlation_id: 0 }
+    }
+
+    /// Where a partition's log is.
+    pub(crate) fn log(&self, topic: &str, partition: i32) -> PathBuf {
+        self.files.path().join(format!("{topic}-{partition}"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.broker.take().into_iter().for_each(Broker::stop);
+    }
+}
+
+fn config(dir: &Path, more: &str) -> ServerConfig {
+    let text = format!(
+        "process.roles=broker,controller\nnode.id=1\nlog.dirs={}\n\
+         controller.quorum.bootstrap.servers=127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n\
+         listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0\n{more}",
+        dir.display()
+    );
+    ServerConfig::parse(&text).expect("the test's file is good").0
+}
+
+/// One connection.
+pub(crate) struct Client {
+    stream: TcpStream,
+    id: String,
+    correlation_id: i32,
+}
+
+impl Client {
+    /// Sends a request and waits for its response.
+    pub(crate) fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
+        self.send(version, request);
+        self.receive::<R>(version)
+    }
+
+    /// Sends a request.
+    pub(crate) fn send<R: Request>(&mut self, version: i16, request: &R) {
+        self.correlation_id += 1;
+        let frame = encode_request(self.correlation_id, &self.id, version, request).expect("it fits");
+        self.stream.write_all(&frame.to_bytes().expect("it holds no file")).expect("it is connected");
+    }
+
+    /// Waits for the next response.
+    pub(crate) fn receive<R: Request>(&mut self, version: i16) -> R::Response {
+        let mut size = [0; 4];
+        self.stream.read_exact(&mut size).expect("it answers");
+        let mut frame = vec![0; i32::from_be_bytes(size) as usize];
+        self.stream.read_exact(&mut frame).expect("it answers");
+        let mut cursor = Cursor::new(Bytes::from(frame));
+        decode_response_header::<R::Response>(&mut cursor, version).expect("a response");
+        R::Response::decode(&mut cursor, version).expect("a response")
+    }
+
+    /// Makes a topic.
+    pub(crate) fn create(&mut self, topic: &str, partitions: i32, configs: &[(&str, &str)]) {
+        let configs = configs.iter();
+        let configs = configs
+            .map(|(name, value)| CreatableTopicConfig { name: (*name).into(), value: Some((*value).into()) });
+        let topic = CreatableTopic {
+            name: topic.into(),
+            num_partitions: partitions,
+            replication_factor: 1,
+            configs: configs.collect(),
+            ..Default::default()
+        };
+        let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 10_000, ..Default::default() };
+        let made = self.call(7, &request);
+        assert_eq!(made.topics[0].error_code, 0, "{:?}", made.topics[0].error_message);
+    }
+
+    /// Sets a config of a topic (type 2) or a broker (type 4).
+    pub(crate) fn alter(&mut self, kind: i8, resource: &str, key: &str, value: &str) {
+        let config = AlterableConfig { name: key.into(), config_operation: 0, value: Some(value.into()) };
+        let resource = AlterConfigsResource {
+            resource_type: kind,
+            resource_name: resource.into(),
+            configs: vec![config],
+        };
+        let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false };
+        let altered = self.call(1, &request);
+        assert_eq!(altered.responses[0].error_code, 0, "{:?}", altered.responses[0].error_message);
+    }
+
+    /// Sends one record of so many bytes to partition 0 of a topic.
+    pub(crate) fn produce(&mut self, topic: &str, acks: i16, bytes: usize) -> PartitionProduceResponse {
+        self.call(9, &produce(topic, acks, bytes)).responses[0].partition_responses[0].clone()
+    }
+}
+
+/// One record of so many bytes for partition 0 of a topic.
+pub(crate) fn produce(topic: &str, acks: i16, bytes: usize) -> ProduceRequest {
+    let mut batch = BatchBuilder::new(Offset(0), Compression::None).timestamp(NOW);
+    batch.add(&Record { value: Some(&vec![7; bytes]), timestamp: NOW, ..Record::default() });
+    let data = PartitionProduceData { index: 0, records: Some(Records::from(batch.build())) };
+    let topic = TopicProduceData { name: topic.into(), partition_data: vec![data], ..Default::default() };
+    ProduceRequest { acks, timeout_ms: 30_000, topic_data: vec![topic], ..Default::default() }
+}
