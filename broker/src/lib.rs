@@ -11,6 +11,7 @@ pub mod dispatch;
 pub mod envelope;
 pub mod handlers;
 pub mod interest;
+pub mod internal_topics;
 pub mod layout;
 pub mod limits;
 pub mod log_dirs;

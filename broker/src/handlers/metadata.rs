@@ -19,6 +19,7 @@ use tarn_wire::messages::{
 use tarn_wire::{ErrorCode, RequestHeader, Str};
 
 use crate::core::Core;
+use crate::internal_topics::is_internal;
 use crate::metadata_view::{MetadataView, Node};
 
 /// Partitions in one answer of DescribeTopicPartitions at most (`max.request.partition.size.limit`).
@@ -139,10 +140,6 @@ fn offline(partition: &PartitionRegistration, reachable: &BTreeSet<BrokerId>) ->
 }
 
 /// Topics that clients call internal: Kafka's own, and not `__mirror_state`, whose state is Tarn's.
-fn is_internal(name: &str) -> bool {
-    ["__consumer_offsets", "__transaction_state", "__share_group_state", "__mirror_state"].contains(&name)
-}
-
 /// Serves DescribeCluster to clients of `listener`.
 pub fn cluster(core: &Rc<Core>, listener: &str, request: &DescribeClusterRequest) -> DescribeClusterResponse {
     let of_controllers = core.node().config().is_controller_listener(listener);

@@ -23,6 +23,7 @@ use tarn_wire::{ErrorCode, RequestHeader, Str};
 use crate::core::Core;
 use crate::dispatch::frame;
 use crate::envelope::{Acks, AppendRequest, Envelope, Produced};
+use crate::internal_topics::takes_writes_of;
 use crate::limits;
 use crate::rules::TopicRules;
 use crate::scatter::scatter;
@@ -33,10 +34,6 @@ const BY_ID: i16 = 13;
 const WITH_LEADER: i16 = 10;
 /// The first version in which a producer may send zstd (KIP-110).
 const ZSTD: i16 = 7;
-
-/// Internal topics that only coordinators write.
-const INTERNAL: [&str; 4] =
-    ["__consumer_offsets", "__transaction_state", "__share_group_state", "__mirror_state"];
 
 /// Serves one request.
 pub async fn handle(core: Rc<Core>, header: RequestHeader, request: ProduceRequest) -> Outcome {
@@ -144,7 +141,7 @@ async fn check(
 ) -> Result<ClientBatch, Outcomes> {
     let partition = TopicIdPartition { topic_id: topic.id, partition: PartitionIndex(data.index) };
     let failed = |error, message: &str| Produced::failed(partition, error, Some(message.to_owned())).into();
-    if INTERNAL.contains(&&*topic.name) && header.client_id.as_deref() != Some("__admin_client") {
+    if !takes_writes_of(&topic.name, header.client_id.as_deref()) {
         return Err(failed(
             ErrorCode::INVALID_TOPIC_EXCEPTION,
             "internal topics are written by coordinators only",

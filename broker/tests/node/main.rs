@@ -1,4 +1,5 @@
 //! A node in this process, on a real directory, asked over real sockets.
 
 mod configs;
+mod internal;
 mod running;

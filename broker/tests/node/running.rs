@@ -57,10 +57,15 @@ impl Running {
 
     /// A connection of its own.
     pub(crate) fn client(&self) -> Client {
+        self.client_called("test")
+    }
+
+    /// A connection of a client that calls itself so.
+    pub(crate) fn client_called(&self, id: &str) -> Client {
         let stream = TcpStream::connect(self.address).expect("it listens");
         stream.set_nodelay(true).expect("a socket");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        Client { stream, id: "test".to_owned(), correlation_id: 0 }
+        Client { stream, id: id.to_owned(), correlation_id: 0 }
     }
 
     /// Where a partition's log is.
