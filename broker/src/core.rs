@@ -237,6 +237,9 @@ impl Core {
             Envelope::Ends(partitions, reply) => {
                 let _ = reply.fill(lookups::ends(&self.partitions(), &partitions));
             }
+            Envelope::NewestBatches(partitions, reply) => {
+                let _ = reply.fill(lookups::newest_batches(&self.partitions(), &partitions));
+            }
             Envelope::Gates(gates, reply) => {
                 let _ = reply.fill(lookups::set_gates(&mut self.partitions(), &gates));
             }

@@ -9,7 +9,7 @@ use tarn_mirror::local_cluster::{
     Gate, KnownState, LocalError, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
 };
 use tarn_record::validate::ClientBatch;
-use tarn_record::{Epoch, Offset, PartitionIndex, Timestamp, TopicIdPartition};
+use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_wire::ErrorCode;
 
@@ -36,6 +36,8 @@ pub enum Envelope {
     Mirrored(Vec<MirrorAppend>, ReplySlot<Vec<MirrorAppended>>),
     /// Where logs begin and end.
     Ends(Vec<TopicIdPartition>, ReplySlot<Vec<Result<LogEnds, LocalError>>>),
+    /// The newest batches of logs.
+    NewestBatches(Vec<TopicIdPartition>, ReplySlot<Vec<Result<Option<BatchHeader>, LocalError>>>),
     /// Open or close the gates of mirrored partitions.
     Gates(Vec<(TopicIdPartition, Gate)>, ReplySlot<Vec<Result<MirrorGeneration, LocalError>>>),
     /// What a coordinator knows of mirrored partitions.

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use tarn_log::TimestampSearch;
+use tarn_log::{LogError, TimestampSearch};
 use tarn_mirror::local_cluster::{Gate, KnownState, LocalError, LogEnds, MirrorGeneration};
-use tarn_record::{Epoch, Offset, Timestamp, TopicIdPartition};
+use tarn_record::{BatchHeader, Epoch, Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::ReplySlot;
 use tarn_runtime::{Queue, blocking, spawn};
 use tarn_wire::ErrorCode;
@@ -132,6 +132,19 @@ pub(crate) fn epoch_ends(
 pub(crate) fn ends(partitions: &Partitions, asked: &[TopicIdPartition]) -> Vec<Result<LogEnds, LocalError>> {
     let answer = |partition: &TopicIdPartition| {
         partitions.get(*partition).map(Replica::ends).ok_or(LocalError::NotLeader(*partition))
+    };
+    asked.iter().map(answer).collect()
+}
+
+/// The newest batches of logs.
+pub(crate) fn newest_batches(
+    partitions: &Partitions,
+    asked: &[TopicIdPartition],
+) -> Vec<Result<Option<BatchHeader>, LocalError>> {
+    let answer = |&partition: &TopicIdPartition| {
+        let replica = partitions.get(partition).ok_or(LocalError::NotLeader(partition))?;
+        let storage = |error: LogError| LocalError::Storage { partition, reason: error.to_string() };
+        replica.log().newest_batch().map_err(storage)
     };
     asked.iter().map(answer).collect()
 }

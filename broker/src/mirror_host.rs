@@ -12,7 +12,7 @@ use tarn_mirror::local_cluster::{
     Gate, KnownState, LocalCluster, LocalError, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
 };
 use tarn_mirror::manager::{CoreTask, MirrorCores};
-use tarn_record::{BrokerId, TopicIdPartition};
+use tarn_record::{BatchHeader, BrokerId, TopicIdPartition};
 use tarn_runtime::channel::Sender;
 use tarn_runtime::{Queue, catch_panics, spawn};
 use tarn_wire::Request;
@@ -87,6 +87,14 @@ impl LocalCluster for MirrorHost {
 
     async fn ends(&self, partitions: Vec<TopicIdPartition>) -> Vec<Result<LogEnds, LocalError>> {
         let sent = scatter(&self.0, partitions.clone(), |one| *one, Envelope::Ends).await;
+        answered(&partitions, sent).await
+    }
+
+    async fn newest_batches(
+        &self,
+        partitions: Vec<TopicIdPartition>,
+    ) -> Vec<Result<Option<BatchHeader>, LocalError>> {
+        let sent = scatter(&self.0, partitions.clone(), |one| *one, Envelope::NewestBatches).await;
         answered(&partitions, sent).await
     }
 

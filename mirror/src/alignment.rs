@@ -1,13 +1,14 @@
 //! Whether the log here is a beginning of the source's, and from where to go on.
 //!
 //! Decided before the first append after a start, a move, a resume or an outage, and at every new leader
-//! of the source (mirroring.md §3). The newest epoch of the log here must be known at the source and must
-//! not end there below our log end; where each epoch begins is not compared, because an epoch that was
-//! compacted away before we copied it is unknown here.
+//! of the source. The newest epoch of the log here must be known at the source and must not end there below
+//! our log end; where each epoch begins is not compared, because an epoch that was compacted away before we
+//! copied it is unknown here. A source that was restored from a backup can have another history in an epoch
+//! of the same number, so the newest batch is compared as well.
 //!
 //! Invariant: where this says to go on, nothing that is here is missing at the source.
 
-use tarn_record::{Epoch, Offset};
+use tarn_record::{BatchHeader, Epoch, Offset};
 
 use crate::local_cluster::LogEnds;
 
@@ -29,6 +30,28 @@ pub struct EpochEnd {
     pub epoch: Epoch,
     /// Where it ends; `Offset::NONE` where there is none.
     pub end: Offset,
+}
+
+/// What the source has where the newest batch here is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchThere {
+    /// Nothing: the source's log goes on, if at all, after it.
+    Nothing,
+    /// A batch.
+    Batch(BatchHeader),
+    /// A batch too large to be the one here.
+    Larger,
+}
+
+/// Whether the newest batch here is the source's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SameBatch {
+    /// It is.
+    Same,
+    /// A cleaner has rewritten it on one side, so it proves nothing.
+    Cleaned,
+    /// It is not. On a topic that is never compacted that is another history.
+    Another(String),
 }
 
 /// What to do with a partition.
@@ -64,6 +87,42 @@ pub fn align(ours: &LogEnds, source: &SourceLog) -> Alignment {
     Alignment::GoOn { from: source.log_start, last_epoch: Epoch::NONE, gap }
 }
 
+/// True where epochs and ends leave open whether the newest batch here is the source's. Where the newest
+/// epoch of the source ends where it ends here, they do not.
+pub fn leaves_newest_batch_open(ours: &LogEnds, source: &SourceLog, leader_epoch: Epoch) -> bool {
+    let ends_here = Some(EpochEnd { epoch: ours.latest_epoch, end: ours.log_end });
+    let is_all_there_is = source.epoch_end == ends_here && leader_epoch == ours.latest_epoch;
+    ours.latest_epoch != Epoch::NONE
+        && ours.log_start < ours.log_end
+        && source.log_start < ours.log_end
+        && !is_all_there_is
+}
+
+/// Compares the newest batch here with what the source has in its place. The epoch is not compared: it is
+/// outside the CRC, and has been asked for.
+pub fn compare_batch(ours: &BatchHeader, theirs: &BatchThere) -> SameBatch {
+    let place = |batch: &BatchHeader| (batch.base_offset, batch.next_offset());
+    let said = |batch: &BatchHeader| {
+        let (base, next) = place(batch);
+        format!("offsets {base} to {}, CRC {:08x}", next.plus(-1), batch.crc)
+    };
+    let another = |there: &str| {
+        SameBatch::Another(format!("the newest batch here ({}) is not the source's ({there})", said(ours)))
+    };
+    match theirs {
+        BatchThere::Batch(batch) if place(batch) == place(ours) && batch.crc == ours.crc => SameBatch::Same,
+        BatchThere::Batch(batch) if lacks_records(batch) || lacks_records(ours) => SameBatch::Cleaned,
+        BatchThere::Batch(batch) => another(&said(batch)),
+        BatchThere::Larger => another("a larger one"),
+        BatchThere::Nothing => another("none is there"),
+    }
+}
+
+/// Only a cleaner leaves fewer records than offsets in a batch.
+fn lacks_records(batch: &BatchHeader) -> bool {
+    batch.record_count <= batch.last_offset_delta
+}
+
 fn lost_epoch(ours: &LogEnds, source: &SourceLog) -> Option<String> {
     let LogEnds { latest_epoch, log_end, .. } = *ours;
     match source.epoch_end {
@@ -88,6 +147,7 @@ fn lost_end(ours: &LogEnds, source: &SourceLog) -> Option<String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tarn_record::{Attributes, ProducerEpoch, ProducerId, Sequence};
 
     #[test]
     fn an_empty_partition_starts_where_the_source_does() {
@@ -128,6 +188,41 @@ mod tests {
         assert!(matches!(align(&ours(70, 70, -1), &source(0, 69, None)), Alignment::Diverged(_)));
     }
 
+    #[test]
+    fn the_newest_batch_is_open_unless_the_source_ends_with_it() {
+        let open = |end, leader_epoch| {
+            leaves_newest_batch_open(&ours(0, 100, 4), &source(0, end, Some((4, end))), Epoch(leader_epoch))
+        };
+        assert!(!open(100, 4), "the source's newest epoch and end are ours");
+        assert!(open(101, 4) && open(100, 5), "it may have been written again since");
+        let removed = source(100, 300, Some((4, 300)));
+        assert!(!leaves_newest_batch_open(&ours(0, 100, 4), &removed, Epoch(4)), "the source has removed it");
+        assert!(!leaves_newest_batch_open(&ours(0, 0, -1), &source(0, 9, None), Epoch(4)), "there is none");
+    }
+
+    #[test]
+    fn a_batch_of_another_history_is_told_by_its_place_or_its_crc() {
+        let ours = batch(10, 3, 3, 0xa);
+        let compared = |theirs| compare_batch(&ours, &theirs);
+        assert_eq!(compared(BatchThere::Batch(ours)), SameBatch::Same);
+        let later_epoch = BatchHeader { leader_epoch: Epoch(99), ..ours };
+        assert_eq!(compared(BatchThere::Batch(later_epoch)), SameBatch::Same);
+        for other in [batch(10, 3, 3, 0xb), batch(11, 2, 2, 0xa), batch(10, 4, 4, 0xa)] {
+            let compared = compared(BatchThere::Batch(other));
+            assert!(matches!(&compared, SameBatch::Another(why) if why.contains("10 to 12")), "{compared:?}");
+        }
+        for other in [BatchThere::Nothing, BatchThere::Larger] {
+            assert!(matches!(compared(other), SameBatch::Another(_)));
+        }
+    }
+
+    #[test]
+    fn a_batch_that_a_cleaner_has_rewritten_proves_nothing() {
+        let (whole, cleaned) = (batch(10, 3, 3, 0xa), batch(10, 3, 1, 0xb));
+        assert_eq!(compare_batch(&whole, &BatchThere::Batch(cleaned)), SameBatch::Cleaned);
+        assert_eq!(compare_batch(&cleaned, &BatchThere::Batch(whole)), SameBatch::Cleaned);
+    }
+
     proptest! {
         /// Going on never skips a record that the source still has and never asks below what is here.
         #[test]
@@ -145,6 +240,24 @@ mod tests {
         }
     }
 
+    fn batch(base: i64, offsets: i32, record_count: i32, crc: u32) -> BatchHeader {
+        BatchHeader {
+            base_offset: Offset(base),
+            length: 100,
+            leader_epoch: Epoch(4),
+            magic: 2,
+            crc,
+            attributes: Attributes::default(),
+            last_offset_delta: offsets - 1,
+            base_timestamp: 0,
+            max_timestamp: 0,
+            producer_id: ProducerId::NONE,
+            producer_epoch: ProducerEpoch(-1),
+            base_sequence: Sequence(-1),
+            record_count,
+        }
+    }
+
     fn ours(log_start: i64, log_end: i64, latest_epoch: i32) -> LogEnds {
         LogEnds {
             log_start: Offset(log_start),
@@ -152,6 +265,7 @@ mod tests {
             high_watermark: Offset(log_end),
             latest_epoch: Epoch(latest_epoch),
             leader_epoch: Epoch(9),
+            compacted: false,
         }
     }
 

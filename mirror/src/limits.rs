@@ -15,6 +15,9 @@ pub const OVERLAP_FROM_BYTES: usize = 64 << 10;
 /// What a response may hold beside its largest batch: headers, and the batches of other partitions.
 pub const RESPONSE_ALLOWANCE_BYTES: usize = 16 << 20;
 
+/// The batches that one request fetches again to compare them, where they are more than one.
+pub const COMPARED_BATCHES_BYTES: usize = 4 << 20;
+
 /// The largest response to a question about metadata, offsets or configurations.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 

@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use tarn_image::MetadataImage;
-use tarn_record::ValidBatch;
-use tarn_record::{BrokerId, Epoch, Offset, TopicIdPartition};
+use tarn_record::{BatchHeader, BrokerId, Epoch, Offset, TopicIdPartition, ValidBatch};
 use tarn_wire::Request;
 use thiserror::Error;
 
@@ -78,6 +77,8 @@ pub struct LogEnds {
     pub latest_epoch: Epoch,
     /// The partition's leader epoch.
     pub leader_epoch: Epoch,
+    /// Whether the topic is compacted here, so that its offsets may have gaps.
+    pub compacted: bool,
 }
 
 /// Whether a partition takes batches from its mirror.
@@ -114,6 +115,14 @@ pub enum LocalError {
     /// The partition is not led by this broker.
     #[error("partition {0} is not led by this broker")]
     NotLeader(TopicIdPartition),
+    /// The disk refused.
+    #[error("the log of partition {partition} cannot be read: {reason}")]
+    Storage {
+        /// The partition.
+        partition: TopicIdPartition,
+        /// What the disk said.
+        reason: String,
+    },
 }
 
 /// This broker and its cluster, as mirroring sees them. One per core; cloning it is cheap.
@@ -145,6 +154,13 @@ pub trait LocalCluster: Clone + 'static {
 
     /// Where logs led by this broker begin and end. One answer for each partition, in their order.
     async fn ends(&self, partitions: Vec<TopicIdPartition>) -> Vec<Result<LogEnds, LocalError>>;
+
+    /// The headers of the newest batches of logs led by this broker, `None` for a log without one. One
+    /// answer for each partition, in their order.
+    async fn newest_batches(
+        &self,
+        partitions: Vec<TopicIdPartition>,
+    ) -> Vec<Result<Option<BatchHeader>, LocalError>>;
 
     /// Opens or closes gates. One answer for each, in their order, with the generation now in force.
     async fn set_gates(

@@ -11,6 +11,7 @@
 
 mod board;
 mod changes;
+mod compare;
 mod lanes;
 mod mirror;
 mod refresh;
@@ -297,7 +298,7 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
                 overlap: self.overlap,
             };
             mirror.assign(&crew, &mut self.next_number, &mut context);
-            mirror.begin_work(&self.cluster, &context);
+            mirror.begin_work(&self.cluster, &self.limits, &self.budget, &context);
             mirror.begin_refresh(&self.cluster, &self.limits, &context);
             next_ms = next_ms.min(mirror.look_again_ms(&context));
         }

@@ -8,7 +8,7 @@ mod source;
 use std::time::{Duration, Instant};
 
 use cluster::Cluster;
-use source::Source;
+use source::{Serving, Source};
 use tarn_image::config::mirror::{MirrorConfig, stored};
 use tarn_image::config::server::MirrorNodeConfig;
 use tarn_mirror::manager::{CoreTask, Manager, ManagerHandle, MirrorCores, Standing};
@@ -60,6 +60,7 @@ fn a_restart_goes_on_where_it_was_and_writes_no_state() {
     assert_eq!(written(&cluster, 0), states);
     let fetched_from = source.state().fetched_from.clone();
     assert_eq!(fetched_from.iter().min(), Some(&end), "only what was missing is fetched");
+    assert_eq!(source.state().compared_at, [end - 1], "and the newest batch again, to compare it");
 }
 
 #[test]
@@ -129,6 +130,50 @@ fn a_source_that_lost_records_fails_the_partition_and_nothing_is_dropped() {
     eventually(|| written(&cluster, 0).last() == Some(&MirrorState::Failed));
     let partition = cluster.partition("orders", 0).expect("it was begun");
     assert_eq!(cluster.state().logs[&partition].end(), end);
+}
+
+#[test]
+fn a_source_that_was_restored_with_other_records_in_the_same_epoch_fails_the_partition() {
+    let (source, _serving, cluster, mirror) = restored(|_| {});
+    let standing = eventually_some(|| {
+        mirror.standing(&cluster, "orders", 0).filter(|now| now.state == MirrorState::Failed)
+    });
+    assert_eq!((standing.reason, standing.retry_attempt), (Some(Reason::SourceTruncated), -1));
+    let message = standing.message.unwrap_or_default();
+    assert!(message.contains("newest batch here"), "{message}");
+    let partition = cluster.partition("orders", 0).expect("it was begun");
+    let newest = cluster.state().logs[&partition].batches.last().map(|batch| batch.header().last_offset().0);
+    assert_eq!(source.state().compared_at.first().copied(), newest, "it was fetched again");
+    assert_eq!(cluster.state().logs[&partition].batches.len(), 6, "nothing was dropped and nothing appended");
+}
+
+#[test]
+fn another_newest_batch_proves_nothing_where_the_source_compacts() {
+    let (source, _serving, cluster, _mirror) = restored(|source| source.state().compacted = true);
+    let end = source.log("orders", 0, |log| log.end());
+    eventually(|| {
+        let partition = cluster.partition("orders", 0).expect("it was begun");
+        cluster.state().logs[&partition].end() == end
+    });
+}
+
+/// A mirror that begins again after its source came back with another newest batch, and one more.
+fn restored(change: impl FnOnce(&Source)) -> (Source, Serving, Cluster, Mirroring) {
+    let source = Source::new("source");
+    source.topic("orders", 1, 3);
+    produce(&source, "orders", 0, 6);
+    let serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let first = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    drop(first);
+    source.log("orders", 0, |log| {
+        log.rewrite_newest();
+        log.produce(1);
+    });
+    change(&source);
+    let mirror = Mirroring::begin(&cluster);
+    (source, serving, cluster, mirror)
 }
 
 #[test]

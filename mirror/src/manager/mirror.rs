@@ -16,8 +16,9 @@ use super::board::{Board, Written};
 use super::lanes::Lanes;
 use super::refresh::Refresh;
 use super::work::{self, Item, Outcome, Work};
-use super::{Event, Life, Shared};
+use super::{Event, Life, NodeLimits, Shared};
 use crate::alignment::Alignment;
+use crate::fetch::budget::FetchBudget;
 use crate::fetch::lane::{LaneReport, Leaving, Left};
 use crate::fetch::plan::{LeaderHint, TopicAtSource};
 use crate::fetch::progress::LaneProgress;
@@ -240,7 +241,13 @@ impl Mirror {
     }
 
     /// Begins the work that partitions queue for, each kind once at a time.
-    pub(super) fn begin_work(&mut self, cluster: &impl LocalCluster, context: &Context<'_>) {
+    pub(super) fn begin_work(
+        &mut self,
+        cluster: &impl LocalCluster,
+        limits: &NodeLimits,
+        budget: &Arc<FetchBudget>,
+        context: &Context<'_>,
+    ) {
         let kinds: Vec<Work> =
             self.queues.keys().filter(|work| !self.running.contains(work)).copied().collect();
         for work in kinds {
@@ -254,6 +261,9 @@ impl Mirror {
                 mirror: life.mirror.clone(),
                 connections: self.connections.clone(),
                 endpoint: work.broker().and_then(|broker| self.brokers.get(&broker).cloned()),
+                config: self.config.clone(),
+                batch_max_bytes: limits.batch_max_bytes,
+                budget: budget.clone(),
             };
             spawn(Queue::Mirror, async move {
                 let partitions: Vec<_> = items.iter().map(|item| (item.partition, item.life)).collect();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use tarn_image::config::mirror::MirrorConfig;
 use tarn_record::{BrokerId, Epoch, TopicId, TopicIdPartition};
 use tarn_transport::Endpoint;
 use tarn_wire::messages::bump_leader_epochs_request::{BumpLeaderEpochsPartition, BumpLeaderEpochsTopic};
@@ -14,15 +15,14 @@ use tarn_wire::messages::write_mirror_states_request::{WriteMirrorStatePartition
 use tarn_wire::messages::{BumpLeaderEpochsRequest, ReadMirrorStatesRequest, WriteMirrorStatesRequest};
 use tarn_wire::{ErrorCode, Str};
 
-use crate::alignment::{Alignment, align};
-use crate::link;
+use super::compare;
+use crate::alignment::Alignment;
+use crate::fetch::budget::FetchBudget;
 use crate::local_cluster::{Gate, KnownState, LocalCluster, MirrorGeneration};
 use crate::partition::{Bound, Persisted, Want};
 use crate::reasons::Reason;
 use crate::source::connections::Connections;
-use crate::source::is_about_permission;
 use crate::source::metadata::SourceLeader;
-use crate::source::offsets::{self, Question};
 use crate::state::MirrorState;
 
 /// The kinds of work; of each, one request at a time.
@@ -102,6 +102,9 @@ pub(super) struct Site {
     pub(super) connections: Rc<Connections>,
     /// The source broker that is asked, where one is.
     pub(super) endpoint: Option<Endpoint>,
+    pub(super) config: Arc<MirrorConfig>,
+    pub(super) batch_max_bytes: usize,
+    pub(super) budget: Arc<FetchBudget>,
 }
 
 type Answers<T> = BTreeMap<TopicIdPartition, T>;
@@ -117,7 +120,7 @@ pub(super) async fn run(
         Work::ReadStates => read_states(&site.mirror, cluster, &items).await,
         Work::WriteStates => write_states(&site.mirror, cluster, &items).await,
         Work::Gates => set_gates(cluster, &items).await,
-        Work::Compare(_) => compare(site, cluster, &items).await,
+        Work::Compare(_) => compare::compare(site, cluster, &items).await,
         Work::RaiseEpochs => raise_epochs(cluster, &items).await,
     }
 }
@@ -246,81 +249,6 @@ async fn set_gates(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> 
     let mut outcomes: Vec<Outcome> = items.iter().zip(set).map(outcome).collect();
     fill(&mut outcomes, items.len(), Reason::DestinationNoLeader);
     outcomes
-}
-
-async fn compare(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
-    let ends = cluster.ends(items.iter().map(|item| item.partition).collect()).await;
-    let mut outcomes: BTreeMap<usize, Outcome> = BTreeMap::new();
-    let mut questions = Vec::new();
-    for (index, (item, ours)) in items.iter().zip(ends).enumerate() {
-        let Want::Compare(leader) = item.want else { continue };
-        match ours {
-            Ok(ours) => questions.push((
-                index,
-                leader,
-                Question {
-                    topic: item.topic.clone(),
-                    partition: item.partition.partition,
-                    leader_epoch: leader.epoch,
-                    ours,
-                },
-            )),
-            Err(error) => {
-                outcomes.insert(index, Outcome::Failed(Reason::DestinationNoLeader, error.to_string()));
-            }
-        }
-    }
-    let asked: Vec<Question> = questions.iter().map(|(_, _, question)| question.clone()).collect();
-    let answers = match &site.endpoint {
-        Some(endpoint) => match site.connections.to(endpoint).await {
-            Ok(client) => offsets::ask(&client, &asked).await,
-            Err(error) => Err(error),
-        },
-        None => Ok(vec![Err(ErrorCode::BROKER_NOT_AVAILABLE); asked.len()]),
-    };
-    match answers {
-        Ok(answers) => {
-            for ((index, leader, question), answer) in questions.into_iter().zip(answers) {
-                let outcome = match answer {
-                    Ok(source) => Outcome::Compared(leader, align(&question.ours, &source)),
-                    Err(code) if is_about_leaders(code) => Outcome::SourceLost(code),
-                    Err(code) => refused_by_source(code),
-                };
-                outcomes.insert(index, outcome);
-            }
-        }
-        Err(error) => {
-            for (index, ..) in questions {
-                outcomes.insert(index, Outcome::Failed(link::reason(&error), error.to_string()));
-            }
-        }
-    }
-    let missing = || Outcome::Failed(Reason::DestinationNoLeader, "the log's end is not known".to_owned());
-    (0..items.len()).map(|index| outcomes.remove(&index).unwrap_or_else(missing)).collect()
-}
-
-fn refused_by_source(code: ErrorCode) -> Outcome {
-    let message = format!("the source answers {}: {}", code.name(), code.message());
-    let of_permission = is_about_permission(code);
-    Outcome::Failed(
-        if of_permission { Reason::SourceAuthorizationFailed } else { Reason::SourceError },
-        message,
-    )
-}
-
-/// Errors that are over once the right leader is known, or knows its own log.
-fn is_about_leaders(code: ErrorCode) -> bool {
-    matches!(
-        code,
-        ErrorCode::NOT_LEADER_OR_FOLLOWER
-            | ErrorCode::LEADER_NOT_AVAILABLE
-            | ErrorCode::FENCED_LEADER_EPOCH
-            | ErrorCode::UNKNOWN_LEADER_EPOCH
-            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode::OFFSET_NOT_AVAILABLE
-            | ErrorCode::KAFKA_STORAGE_ERROR
-            | ErrorCode::BROKER_NOT_AVAILABLE
-    )
 }
 
 async fn raise_epochs(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {

@@ -8,7 +8,9 @@ use tarn_mirror::coordinator::{MirrorCoordinator, STATE_TOPIC, StateRequest, Sta
 use tarn_mirror::local_cluster::*;
 use tarn_mirror::manager::ManagerHandle;
 use tarn_mirror::state::MirrorState;
-use tarn_record::{BrokerId, Epoch, Offset, PartitionIndex, TopicId, TopicIdPartition, ValidBatch};
+use tarn_record::{
+    BatchHeader, BrokerId, Epoch, Offset, PartitionIndex, TopicId, TopicIdPartition, ValidBatch,
+};
 use tarn_wire::messages::*;
 use tarn_wire::metadata::MetadataRecord;
 use tarn_wire::{
@@ -267,9 +269,19 @@ impl LocalCluster for Cluster {
                 high_watermark: log_end,
                 latest_epoch,
                 leader_epoch,
+                compacted: false,
             })
         };
         partitions.into_iter().map(ends).collect()
+    }
+
+    async fn newest_batches(
+        &self,
+        partitions: Vec<TopicIdPartition>,
+    ) -> Vec<Result<Option<BatchHeader>, LocalError>> {
+        let state = self.state();
+        let newest = |partition| Some(*state.logs.get(partition)?.batches.last()?.header());
+        partitions.iter().map(|partition| Ok(newest(partition))).collect()
     }
 
     async fn set_gates(

@@ -23,8 +23,12 @@ pub(crate) struct State {
     pub(crate) cluster_id: String,
     pub(crate) port: u16,
     pub(crate) topics: BTreeMap<String, Topic>,
-    /// The offsets that were fetched from, in the order of the requests.
+    /// The offsets that sessions fetched from, in the order of the requests.
     pub(crate) fetched_from: Vec<i64>,
+    /// Those that were fetched again, to compare batches.
+    pub(crate) compared_at: Vec<i64>,
+    /// Its brokers compact every topic by default.
+    pub(crate) compacted: bool,
     /// Damages the next answer that has records.
     pub(crate) damage_next: bool,
 }
@@ -64,6 +68,35 @@ impl Log {
         self.batches.push((base, base + records as i64, batch.build()));
     }
 
+    /// The batches that a fetch gets: whole ones that fit, but for a first one of the response (KIP-74).
+    fn read(&self, asked: &fetch_request::FetchPartition, room: &mut Room) -> Vec<u8> {
+        let from = self.batches.partition_point(|(_, next, _)| *next <= asked.fetch_offset);
+        let mut of_partition = asked.partition_max_bytes as usize;
+        let mut records = Vec::new();
+        for (.., batch) in self.batches[from..].iter().take(3) {
+            let fits = batch.len() <= of_partition.min(room.bytes);
+            if !fits && !room.is_untouched {
+                break;
+            }
+            room.is_untouched = false;
+            room.bytes = room.bytes.saturating_sub(batch.len());
+            of_partition = of_partition.saturating_sub(batch.len());
+            records.extend_from_slice(batch);
+        }
+        records
+    }
+
+    /// Writes the newest batch again with other records, as a source that was restored from a backup.
+    pub(crate) fn rewrite_newest(&mut self) {
+        let (base, next, _) = self.batches.pop().expect("it has one");
+        let mut batch =
+            BatchBuilder::new(Offset(base), Compression::None).leader_epoch(Epoch(self.leader_epoch()));
+        for _ in base..next {
+            batch.add(&Record { value: Some(b"another record"), ..Record::default() });
+        }
+        self.batches.push((base, next, batch.build()));
+    }
+
     fn end_of(&self, asked: i32) -> (i32, i64) {
         if asked > self.leader_epoch() {
             return (-1, -1);
@@ -72,6 +105,12 @@ impl Log {
         let epoch = after.checked_sub(1).map_or(asked, |found| self.epochs[found].0);
         (epoch, self.epochs.get(after).map_or(self.end(), |(_, start)| *start))
     }
+}
+
+/// What a response may still hold.
+struct Room {
+    bytes: usize,
+    is_untouched: bool,
 }
 
 #[derive(Clone)]
@@ -127,7 +166,11 @@ impl Source {
     async fn fetch(&self, request: FetchRequest) -> FetchResponse {
         let until = now() + Duration::from_millis(u64::from(request.max_wait_ms.unsigned_abs()));
         let asked = request.topics.iter().flat_map(|topic| &topic.partitions);
-        self.state().fetched_from.extend(asked.map(|partition| partition.fetch_offset));
+        let asked = asked.map(|partition| partition.fetch_offset);
+        match request.session_epoch {
+            -1 => self.state().compared_at.extend(asked),
+            _ => self.state().fetched_from.extend(asked),
+        }
         loop {
             let response = self.read(&request);
             let topics = response.responses.iter().flat_map(|topic| &topic.partitions);
@@ -145,9 +188,13 @@ impl Source {
         let mut state = self.state();
         let mut response = FetchResponse::default();
         let State { topics, damage_next, .. } = &mut *state;
+        let mut room = Room { bytes: request.max_bytes as usize, is_untouched: true };
         for asked in &request.topics {
-            let topic = topics.values().find(|topic| topic.id.0 == asked.topic_id);
-            let data = |asked: &fetch_request::FetchPartition| {
+            let topic = match asked.topic_id.is_nil() {
+                true => topics.get(&*asked.topic),
+                false => topics.values().find(|topic| topic.id.0 == asked.topic_id),
+            };
+            let mut data = |asked: &fetch_request::FetchPartition| {
                 let log = topic.and_then(|topic| topic.partitions.get(asked.partition as usize));
                 let mut data = fetch_response::PartitionData {
                     partition_index: asked.partition,
@@ -164,10 +211,7 @@ impl Source {
                 } else if !(log.start..=log.end()).contains(&asked.fetch_offset) {
                     data.error_code = ErrorCode::OFFSET_OUT_OF_RANGE.0;
                 } else {
-                    let from = log.batches.partition_point(|(_, next, _)| *next <= asked.fetch_offset);
-                    let batches: Vec<&[u8]> =
-                        log.batches[from..].iter().take(3).map(|(.., batch)| &**batch).collect();
-                    let mut records = batches.concat();
+                    let mut records = log.read(asked, &mut room);
                     if let Some(last) = records.last_mut().filter(|_| std::mem::take(damage_next)) {
                         *last ^= 1;
                     }
@@ -176,9 +220,9 @@ impl Source {
                 data
             };
             response.responses.push(fetch_response::FetchableTopicResponse {
+                topic: asked.topic.clone(),
                 topic_id: asked.topic_id,
-                partitions: asked.partitions.iter().map(data).collect(),
-                ..Default::default()
+                partitions: asked.partitions.iter().map(&mut data).collect(),
             });
         }
         response
@@ -265,7 +309,8 @@ impl Source {
         OffsetForLeaderEpochResponse { topics: topics.collect(), ..Default::default() }
     }
 
-    fn configs(request: &DescribeConfigsRequest) -> DescribeConfigsResponse {
+    fn configs(&self, request: &DescribeConfigsRequest) -> DescribeConfigsResponse {
+        let compacted = self.state().compacted;
         let entry = |name: &str, value: &str, config_source| {
             describe_configs_response::DescribeConfigsResourceResult {
                 name: name.into(),
@@ -282,6 +327,7 @@ impl Source {
                     entry("retention.ms", "77000", 1),
                     entry("min.insync.replicas", "2", 1),
                     entry("segment.bytes", "1000000", 5),
+                    entry("cleanup.policy", if compacted { "compact,delete" } else { "delete" }, 5),
                 ],
                 ..Default::default()
             });
@@ -325,7 +371,7 @@ impl Service for Source {
                 }
                 ApiKey::DESCRIBE_CONFIGS => {
                     let asked = DescribeConfigsRequest::decode(body, version).expect("it is one");
-                    encode_response(id, version, &Source::configs(&asked))
+                    encode_response(id, version, &self.configs(&asked))
                 }
                 ApiKey::FETCH => {
                     let asked = FetchRequest::decode(body, version).expect("it is one");

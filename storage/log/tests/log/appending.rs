@@ -321,3 +321,18 @@ fn promised_bytes_keep_their_descriptor_until_they_are_flushed() {
     let _log = Log::create(&dir, TOPIC, fourth, TOPIC_ID, config, NOW).unwrap();
     assert_eq!(one.in_use(), 1);
 }
+
+#[test]
+fn the_newest_batch_is_the_last_in_whichever_segment_and_an_empty_log_has_none() {
+    let world = World::new(segments_of(300));
+    let mut log = world.create();
+    assert_eq!(log.newest_batch().unwrap(), None);
+    for base in [0, 3, 9, 20] {
+        mirror(&mut log, &[batch(base, 2, 1)]).unwrap();
+        let newest = log.newest_batch().unwrap().map(|header| header.base_offset);
+        assert_eq!(newest, Some(Offset(base)));
+    }
+    let end = log.end();
+    drop(log.advance_start(end, NOW).unwrap());
+    assert_eq!(log.newest_batch().unwrap(), None, "everything was removed");
+}
