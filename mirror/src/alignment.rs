@@ -6,11 +6,15 @@
 //! copied it is unknown here. A source that was restored from a backup can have another history in an epoch
 //! of the same number, so the newest batch is compared as well.
 //!
-//! Invariant: where this says to go on, nothing that is here is missing at the source.
+//! Invariants:
+//! * where this says to go on, nothing that is here is missing at the source;
+//! * records that no mirror has brought are never gone on with: until a common point of both logs is known,
+//!   that point is 0, and dropping them needs the operator's consent.
 
 use tarn_record::{BatchHeader, Epoch, Offset};
 
 use crate::local_cluster::LogEnds;
+use crate::state::MirrorState;
 
 /// What the source says of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +34,24 @@ pub struct EpochEnd {
     pub epoch: Epoch,
     /// Where it ends; `Offset::NONE` where there is none.
     pub end: Offset,
+}
+
+/// Whose records the log here may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// This mirror's alone: it has filled the log, and nobody could write since.
+    Mirrored,
+    /// Anybody's.
+    Local,
+}
+
+impl Content {
+    /// What the log of a partition may hold that its coordinator has in `state`, before which it was in
+    /// `previous` where it has failed. A partition in alignment has got nothing from its mirror yet.
+    pub fn of(state: Option<MirrorState>, previous: Option<MirrorState>) -> Content {
+        let state = if state == Some(MirrorState::Failed) { previous } else { state };
+        if state.is_some_and(MirrorState::means_mirrored) { Content::Mirrored } else { Content::Local }
+    }
 }
 
 /// What the source has where the newest batch here is.
@@ -68,14 +90,35 @@ pub enum Alignment {
     },
     /// The source has lost what is here: nothing may be appended.
     Diverged(String),
+    /// There are records here that no mirror has brought: nothing may be appended, nor they be dropped.
+    LocalRecords(String),
+}
+
+/// Why a log whose records may be anybody's cannot be mirrored over; `None` where it holds none and never
+/// did.
+pub fn local_records(ours: &LogEnds) -> Option<String> {
+    let (start, end) = (ours.log_start, ours.log_end);
+    if end <= Offset(0) {
+        return None;
+    }
+    Some(if start < end {
+        format!("offsets {start} to {} exist only here, and mirroring would drop them", end.plus(-1))
+    } else {
+        format!("the log here has held records of its own up to offset {}", end.plus(-1))
+    })
 }
 
 /// Compares the log here with the source's.
-pub fn align(ours: &LogEnds, source: &SourceLog) -> Alignment {
-    let has_history = ours.latest_epoch != Epoch::NONE;
-    if !has_history && ours.log_end <= Offset(0) {
+pub fn align(ours: &LogEnds, content: Content, source: &SourceLog) -> Alignment {
+    if ours.log_end <= Offset(0) {
         return Alignment::GoOn { from: source.log_start, last_epoch: Epoch::NONE, gap: None };
     }
+    if content == Content::Local
+        && let Some(why) = local_records(ours)
+    {
+        return Alignment::LocalRecords(why);
+    }
+    let has_history = ours.latest_epoch != Epoch::NONE;
     let diverged = if has_history { lost_epoch(ours, source) } else { lost_end(ours, source) };
     if let Some(why) = diverged {
         return Alignment::Diverged(why);
@@ -151,41 +194,67 @@ mod tests {
 
     #[test]
     fn an_empty_partition_starts_where_the_source_does() {
-        assert_eq!(align(&ours(0, 0, -1), &source(5000, 9000, None)), go_on(5000, -1, None));
-        assert_eq!(align(&ours(0, 0, -1), &source(0, 0, None)), go_on(0, -1, None));
+        assert_eq!(
+            align(&ours(0, 0, -1), Content::Mirrored, &source(5000, 9000, None)),
+            go_on(5000, -1, None)
+        );
+        assert_eq!(align(&ours(0, 0, -1), Content::Mirrored, &source(0, 0, None)), go_on(0, -1, None));
+    }
+
+    #[test]
+    fn records_that_no_mirror_has_brought_are_never_gone_on_with() {
+        let beginning = source(0, 300, Some((4, 250)));
+        let local = |log_start, log_end| align(&ours(log_start, log_end, 4), Content::Local, &beginning);
+        for (start, said) in [(0, "offsets 0 to 99"), (40, "offsets 40 to 99"), (100, "up to offset 99")] {
+            let found = local(start, 100);
+            assert!(matches!(&found, Alignment::LocalRecords(why) if why.contains(said)), "{found:?}");
+        }
+        assert_eq!(local(0, 0), go_on(0, -1, None), "an empty log is anybody's");
     }
 
     #[test]
     fn a_log_that_is_a_beginning_of_the_sources_goes_on_at_its_end() {
-        assert_eq!(align(&ours(0, 100, 4), &source(0, 300, Some((4, 100)))), go_on(100, 4, None));
-        assert_eq!(align(&ours(0, 100, 4), &source(50, 300, Some((4, 250)))), go_on(100, 4, None));
+        assert_eq!(
+            align(&ours(0, 100, 4), Content::Mirrored, &source(0, 300, Some((4, 100)))),
+            go_on(100, 4, None)
+        );
+        assert_eq!(
+            align(&ours(0, 100, 4), Content::Mirrored, &source(50, 300, Some((4, 250)))),
+            go_on(100, 4, None)
+        );
     }
 
     #[test]
     fn what_the_source_removed_before_it_was_copied_is_a_gap() {
         assert_eq!(
-            align(&ours(0, 100, 4), &source(140, 300, Some((4, 140)))),
+            align(&ours(0, 100, 4), Content::Mirrored, &source(140, 300, Some((4, 140)))),
             go_on(140, -1, Some((100, 40)))
         );
     }
 
     #[test]
     fn a_log_that_goes_beyond_the_source_has_diverged() {
-        let shorter = align(&ours(0, 100, 4), &source(0, 90, Some((4, 90))));
+        let shorter = align(&ours(0, 100, 4), Content::Mirrored, &source(0, 90, Some((4, 90))));
         assert!(matches!(&shorter, Alignment::Diverged(why) if why.contains("ends at 90")), "{shorter:?}");
-        let other = align(&ours(0, 100, 4), &source(0, 300, Some((3, 80))));
+        let other = align(&ours(0, 100, 4), Content::Mirrored, &source(0, 300, Some((3, 80))));
         assert!(matches!(&other, Alignment::Diverged(why) if why.contains("epoch here is 4")), "{other:?}");
         for nothing in [Some((-1, -1)), None] {
-            let unknown = align(&ours(0, 100, 4), &source(0, 300, nothing));
+            let unknown = align(&ours(0, 100, 4), Content::Mirrored, &source(0, 300, nothing));
             assert!(matches!(unknown, Alignment::Diverged(_)), "{unknown:?}");
         }
     }
 
     #[test]
     fn a_log_of_which_only_the_end_is_left_is_compared_by_its_end() {
-        assert_eq!(align(&ours(70, 70, -1), &source(60, 80, None)), go_on(70, -1, None));
-        assert_eq!(align(&ours(70, 70, -1), &source(75, 80, None)), go_on(75, -1, Some((70, 5))));
-        assert!(matches!(align(&ours(70, 70, -1), &source(0, 69, None)), Alignment::Diverged(_)));
+        assert_eq!(align(&ours(70, 70, -1), Content::Mirrored, &source(60, 80, None)), go_on(70, -1, None));
+        assert_eq!(
+            align(&ours(70, 70, -1), Content::Mirrored, &source(75, 80, None)),
+            go_on(75, -1, Some((70, 5)))
+        );
+        assert!(matches!(
+            align(&ours(70, 70, -1), Content::Mirrored, &source(0, 69, None)),
+            Alignment::Diverged(_)
+        ));
     }
 
     #[test]
@@ -232,10 +301,10 @@ mod tests {
         ) {
             let source = source(log_start, log_start + more, Some((answered, end)));
             let ours = ours(0, log_end, epoch);
-            if let Alignment::GoOn { from, gap, .. } = align(&ours, &source) {
+            if let Alignment::GoOn { from, gap, .. } = align(&ours, Content::Mirrored, &source) {
                 prop_assert_eq!(from.0, log_end.max(log_start));
-                prop_assert_eq!(gap.map_or(0, |(_, count)| count) , if log_end == 0 && epoch < 0 { 0 } else { from.0 - log_end });
-                prop_assert!(epoch < 0 || (answered == epoch && end >= log_end));
+                prop_assert_eq!(gap.map_or(0, |(_, count)| count) , if log_end == 0 { 0 } else { from.0 - log_end });
+                prop_assert!(log_end == 0 || epoch < 0 || (answered == epoch && end >= log_end));
             }
         }
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tarn_image::DesiredState;
 use tarn_record::{BrokerId, Epoch, Offset};
 
-use crate::alignment::Alignment;
+use crate::alignment::{Alignment, Content};
 use crate::backoff::Backoff;
 use crate::limits;
 use crate::local_cluster::{KnownState, MirrorGeneration};
@@ -47,6 +47,8 @@ pub struct Persisted {
     pub reason: Option<Reason>,
     /// The same for a person.
     pub message: Option<Arc<str>>,
+    /// The state before FAILED.
+    pub previous: Option<MirrorState>,
 }
 
 /// From where to fetch, once histories were compared.
@@ -192,7 +194,12 @@ impl Partition {
         if self.terminal.is_some() {
             return self.held_or(now_ms, Want::WriteState(MirrorState::Failed));
         }
-        let begins = matches!(persisted.state, None | Some(MirrorState::Stopped | MirrorState::Failed));
+        let begins = match persisted.state {
+            None | Some(MirrorState::Stopped) => true,
+            // What was mirrored before it failed goes on where it was.
+            Some(MirrorState::Failed) => self.content() == Content::Local,
+            Some(_) => false,
+        };
         let step =
             if begins { Want::WriteState(MirrorState::LogAlignment) } else { self.want_to_fetch(now_ms) };
         self.held_or(now_ms, step)
@@ -254,6 +261,13 @@ impl Partition {
         }
     }
 
+    /// Whose records its log may hold.
+    pub fn content(&self) -> Content {
+        let persisted = self.persisted.as_ref();
+        let state = |of: fn(&Persisted) -> Option<MirrorState>| persisted.and_then(of);
+        Content::of(state(|persisted| persisted.state), state(|persisted| persisted.previous))
+    }
+
     /// The metadata here.
     pub fn bound(&self) -> Bound {
         self.bound
@@ -309,12 +323,19 @@ impl Partition {
     /// The coordinator has written a state, for this version of the binding.
     pub fn state_written(&mut self, state: MirrorState, state_epoch: i32, version: i64) {
         let why = self.terminal.as_ref().filter(|_| state == MirrorState::Failed);
+        let before = self.persisted.as_ref();
+        let previous = match before.and_then(|before| before.state) {
+            _ if state != MirrorState::Failed => None,
+            Some(MirrorState::Failed) => before.and_then(|before| before.previous),
+            other => other,
+        };
         self.persisted = Some(Persisted {
             state: Some(state),
             state_epoch,
             version,
             reason: why.map(|(reason, _)| *reason),
             message: why.map(|(_, message)| message.clone()),
+            previous,
         });
         self.went_well();
     }
@@ -356,6 +377,7 @@ impl Partition {
                 self.went_well();
             }
             Alignment::Diverged(why) => self.fails_for_good(Reason::SourceTruncated, Arc::from(why)),
+            Alignment::LocalRecords(why) => self.fails_for_good(Reason::LocalRecords, Arc::from(why)),
         }
     }
 

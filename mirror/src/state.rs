@@ -85,6 +85,16 @@ impl MirrorState {
         }
     }
 
+    /// True where a partition in this state holds only what its mirror has brought: from the end of its
+    /// alignment until it begins to become writable.
+    pub fn means_mirrored(self) -> bool {
+        use MirrorState::*;
+        match self {
+            EpochFencing | UleRecovery | Mirroring | Pausing | Paused => true,
+            LogAlignment | Stopping | Stopped | Failed => false,
+        }
+    }
+
     /// True where a partition in state `from` may enter this one. `None` is a partition that has no
     /// state yet. Entering a state again is always legal.
     pub fn may_follow(self, from: Option<MirrorState>) -> bool {

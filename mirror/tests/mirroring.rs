@@ -15,6 +15,7 @@ use tarn_mirror::manager::{CoreTask, Manager, ManagerHandle, MirrorCores, Standi
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::source::{SourceError, cluster_id, resolve};
 use tarn_mirror::state::MirrorState;
+use tarn_record::ValidBatch;
 use tarn_runtime::{CoreHandle, CoreSpec, Queue, spawn, spawn_core};
 
 #[test]
@@ -174,6 +175,38 @@ fn restored(change: impl FnOnce(&Source)) -> (Source, Serving, Cluster, Mirrorin
     change(&source);
     let mirror = Mirroring::begin(&cluster);
     (source, serving, cluster, mirror)
+}
+
+#[test]
+fn a_topic_with_records_of_its_own_fails_although_the_source_has_the_same() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 3);
+    produce(&source, "orders", 0, 6);
+    let _serving = source.serve();
+    let first = source.log("orders", 0, |log| log.batches[0].2.clone());
+    let first = ValidBatch::parse(first).expect("it is one");
+    let cluster = Cluster::new(source.state().port, "orders");
+    cluster.bind("orders", source.id("orders"), vec![first]);
+    let mirror = Mirroring::begin(&cluster);
+    let standing = eventually_some(|| {
+        mirror.standing(&cluster, "orders", 0).filter(|now| now.state == MirrorState::Failed)
+    });
+    assert_eq!((standing.reason, standing.retry_attempt), (Some(Reason::LocalRecords), -1));
+    eventually(|| written(&cluster, 0) == [MirrorState::LogAlignment, MirrorState::Failed]);
+    let partition = cluster.partition("orders", 0).expect("it is bound");
+    assert_eq!(cluster.state().logs[&partition].batches.len(), 1);
+}
+
+#[test]
+fn an_empty_topic_with_the_sources_id_is_mirrored() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 3);
+    produce(&source, "orders", 0, 6);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    cluster.bind("orders", source.id("orders"), Vec::new());
+    let _mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod kit_itself;
 mod mirror_bytes;
 mod mirror_control;
 mod mirror_cores;
+mod mirror_existing;
 mod mirror_interrupted;
 mod mirror_three_nodes;
 mod mirror_writes;

@@ -9,7 +9,9 @@ use tarn_transport::{ClientError, Endpoint};
 use tarn_wire::ErrorCode;
 
 use super::work::{Item, Outcome, Site};
-use crate::alignment::{Alignment, BatchThere, SameBatch, align, compare_batch, leaves_newest_batch_open};
+use crate::alignment::{
+    Alignment, BatchThere, Content, SameBatch, align, compare_batch, leaves_newest_batch_open,
+};
 use crate::link;
 use crate::local_cluster::{LocalCluster, LocalError};
 use crate::partition::Want;
@@ -24,6 +26,7 @@ struct Asked {
     index: usize,
     partition: TopicIdPartition,
     leader: SourceLeader,
+    content: Content,
     question: Question,
 }
 
@@ -70,7 +73,8 @@ async fn here(
                     leader_epoch: leader.epoch,
                     ours,
                 };
-                asked.push(Asked { index, partition: item.partition, leader, question });
+                let (partition, content) = (item.partition, item.content);
+                asked.push(Asked { index, partition, leader, content, question });
             }
             Err(error) => {
                 outcomes.insert(index, local_failure(&error));
@@ -109,7 +113,7 @@ async fn compare_epochs(
                 continue;
             }
         };
-        let (ours, alignment) = (asked.question.ours, align(&asked.question.ours, &source));
+        let (ours, alignment) = (asked.question.ours, align(&asked.question.ours, asked.content, &source));
         let goes_on = matches!(alignment, Alignment::GoOn { .. });
         if goes_on && leaves_newest_batch_open(&ours, &source, asked.leader.epoch) {
             open.push((asked, alignment));

@@ -300,6 +300,7 @@ impl Mirror {
                 bound: member.partition.bound(),
                 state_epoch: member.partition.state_epoch(),
                 trouble: member.partition.trouble(),
+                content: member.partition.content(),
             });
         }
         items

@@ -16,7 +16,7 @@ use tarn_wire::messages::{BumpLeaderEpochsRequest, ReadMirrorStatesRequest, Writ
 use tarn_wire::{ErrorCode, Str};
 
 use super::compare;
-use crate::alignment::Alignment;
+use crate::alignment::{Alignment, Content};
 use crate::fetch::budget::FetchBudget;
 use crate::local_cluster::{Gate, KnownState, LocalCluster, MirrorGeneration};
 use crate::partition::{Bound, Persisted, Want};
@@ -71,6 +71,7 @@ pub(super) struct Item {
     pub(super) bound: Bound,
     pub(super) state_epoch: i32,
     pub(super) trouble: Option<(Reason, Arc<str>)>,
+    pub(super) content: Content,
 }
 
 /// What became of it.
@@ -158,12 +159,15 @@ fn read_state(answer: &MirrorStatePartitionResult) -> Outcome {
     if let Some(why) = refusal(answer.error_code, &answer.error_message) {
         return Outcome::Failed(Reason::CoordinatorUnavailable, why);
     }
-    let state = match answer.state {
-        -1 => None,
-        byte => match MirrorState::from_byte(byte) {
-            Ok(state) => Some(state),
-            Err(error) => return Outcome::Failed(Reason::CoordinatorUnavailable, error.to_string()),
-        },
+    let state = |byte| match byte {
+        -1 => Ok(None),
+        byte => MirrorState::from_byte(byte).map(Some),
+    };
+    let (state, previous) = match (state(answer.state), state(answer.previous_state)) {
+        (Ok(state), Ok(previous)) => (state, previous),
+        (Err(error), _) | (_, Err(error)) => {
+            return Outcome::Failed(Reason::CoordinatorUnavailable, error.to_string());
+        }
     };
     Outcome::Read(Persisted {
         state,
@@ -171,6 +175,7 @@ fn read_state(answer: &MirrorStatePartitionResult) -> Outcome {
         version: answer.state_version,
         reason: answer.reason_code.as_ref().and_then(|code| Reason::from_code(code)),
         message: answer.error_message.as_ref().map(|message| Arc::from(&**message)),
+        previous,
     })
 }
 

@@ -137,6 +137,53 @@ fn a_log_that_has_diverged_fails_for_good() {
 }
 
 #[test]
+fn a_log_that_its_mirror_has_not_filled_is_nobodys_until_mirroring_is_written() {
+    let mut partition = partition();
+    assert_eq!(partition.content(), Content::Local);
+    for (state, previous, content) in [
+        (None, None, Content::Local),
+        (Some(MirrorState::LogAlignment), None, Content::Local),
+        (Some(MirrorState::Mirroring), None, Content::Mirrored),
+        (Some(MirrorState::Paused), None, Content::Mirrored),
+        (Some(MirrorState::Stopping), None, Content::Local),
+        (Some(MirrorState::Stopped), None, Content::Local),
+        (Some(MirrorState::Failed), Some(MirrorState::Mirroring), Content::Mirrored),
+        (Some(MirrorState::Failed), Some(MirrorState::LogAlignment), Content::Local),
+        (Some(MirrorState::Failed), None, Content::Local),
+    ] {
+        partition.state_read(Persisted { state, previous, version: 1, ..Persisted::default() });
+        assert_eq!(partition.content(), content, "{state:?} after {previous:?}");
+    }
+}
+
+#[test]
+fn local_records_fail_for_good_and_a_new_version_aligns_again() {
+    let mut partition = partition();
+    partition.state_read(persisted(MirrorState::LogAlignment));
+    partition.source_seen(Some(leader(1, 5)));
+    partition.compared(Alignment::LocalRecords("offsets 0 to 9 exist only here".into()));
+    assert_eq!(partition.want(0), Want::WriteState(MirrorState::Failed));
+    assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::LocalRecords));
+    partition.state_written(MirrorState::Failed, 4, 1);
+    assert_eq!(partition.want(u64::MAX), Want::Nothing);
+    partition.rebound(Bound { version: 2, ..partition.bound() });
+    assert_eq!(partition.want(0), Want::WriteState(MirrorState::LogAlignment));
+}
+
+#[test]
+fn what_was_mirrored_before_it_failed_goes_on_where_it_was() {
+    let mut partition = fetched();
+    partition.left_lane();
+    partition.gate_closed();
+    partition.compared(Alignment::Diverged("it ends at 9 there".into()));
+    partition.state_written(MirrorState::Failed, 4, 1);
+    partition.rebound(Bound { version: 2, ..partition.bound() });
+    let mut written = Vec::new();
+    assert_eq!(run(&mut partition, &mut written), ["Compare", "WriteState", "OpenGate", "Fetch"]);
+    assert_eq!(written, [MirrorState::Mirroring]);
+}
+
+#[test]
 fn a_batch_of_a_higher_epoch_raises_ours_before_it_is_fetched_again() {
     let mut partition = fetched();
     partition.left_lane();

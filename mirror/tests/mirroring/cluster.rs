@@ -78,6 +78,18 @@ impl Cluster {
         state.manager = Some(manager.clone());
     }
 
+    /// Binds a topic that is here already, with one partition that holds these batches.
+    pub(crate) fn bind(&self, topic: &str, id: TopicId, batches: Vec<ValidBatch>) {
+        let partition = TopicIdPartition { topic_id: id, partition: PartitionIndex(0) };
+        self.state().logs.insert(partition, Log { batches, ..Log::default() });
+        self.apply(vec![
+            TopicRecord { name: topic.into(), topic_id: id.0 }.into(),
+            led_here(id, 0, 0),
+            config(2, topic, "mirror.name", "m"),
+            config(2, topic, "mirror.desired.state", "mirroring:1"),
+        ]);
+    }
+
     pub(crate) fn partition(&self, topic: &str, partition: i32) -> Option<TopicIdPartition> {
         let topic_id = self.state().image.topics().id_of(topic)?;
         Some(TopicIdPartition { topic_id, partition: PartitionIndex(partition) })
@@ -155,6 +167,7 @@ impl Cluster {
                     state: known.state.map_or(-1, MirrorState::to_byte),
                     state_epoch: known.state_epoch,
                     state_version: known.state_version,
+                    previous_state: known.previous_state.map_or(-1, MirrorState::to_byte),
                     ..Default::default()
                 }
             };

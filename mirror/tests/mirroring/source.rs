@@ -139,6 +139,10 @@ impl Source {
         self.state().topics.insert(name.to_owned(), topic);
     }
 
+    pub(crate) fn id(&self, topic: &str) -> TopicId {
+        self.state().topics[topic].id
+    }
+
     pub(crate) fn log<T>(&self, topic: &str, partition: usize, change: impl FnOnce(&mut Log) -> T) -> T {
         change(&mut self.state().topics.get_mut(topic).expect("it exists").partitions[partition])
     }

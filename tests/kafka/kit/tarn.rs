@@ -1,6 +1,7 @@
 //! `tarn` itself: formatted, started, killed and asked through its command line.
 
 use crate::cluster::Cluster;
+use crate::kafka::copy_directory;
 use crate::kit_files::tarn_binary;
 use crate::ports::{free_port, local};
 use crate::process::{Finished, Process, guarded, run};
@@ -15,7 +16,7 @@ const READY: Duration = Duration::from_secs(30);
 const STOPPED: Duration = Duration::from_secs(30);
 const COMMAND: Duration = Duration::from_secs(60);
 
-/// The cluster id of every Tarn that these tests start.
+/// The cluster id of every Tarn that these tests start, but for copies.
 pub const CLUSTER_ID: &str = "VGFybkRlc3RpbmF0aW9uQQ";
 
 /// How one Tarn differs from the others.
@@ -76,6 +77,21 @@ impl Tarn {
         let tarn = Tarn::unformatted(options);
         tarn.command(&["format", "-t", CLUSTER_ID, "-c", &tarn.config().display().to_string()]).ok();
         tarn
+    }
+
+    /// A cluster with another id and all the files of this one, which does not run: the same topics with
+    /// the same ids and records. It is not started.
+    ///
+    /// # Panics
+    /// Where the files cannot be copied.
+    pub fn copied_as(&self, cluster_id: &str) -> Tarn {
+        assert!(self.process.is_none(), "tarn runs");
+        let copy = Tarn::unformatted(&self.options);
+        copy_directory(&self.data(), &copy.data());
+        let file = copy.data().join("meta.properties");
+        let text = fs::read_to_string(&file).expect("it was formatted");
+        fs::write(&file, text.replace(CLUSTER_ID, cluster_id)).expect("the copy is ours");
+        copy
     }
 
     /// Writes `server.properties` and nothing else.

@@ -1,6 +1,7 @@
 //! The APIs of cluster mirroring (KIP-1279, mirror-schemas).
 
 mod describe;
+mod existing;
 mod states;
 
 use std::rc::Rc;
@@ -67,8 +68,12 @@ pub async fn start(core: &Rc<Core>, mut request: StartMirrorTopicsRequest) -> St
             Err(refused) => return refused,
         }
     }
+    let refused = existing::refuse(core, &mut request).await;
     match core.decided(core.node().controller().start_mirror_topics(request)).await {
-        Ok(response) => response,
+        Ok(mut response) => {
+            response.topics.extend(refused);
+            response
+        }
         Err(error) => refuse_start(ErrorCode::COORDINATOR_NOT_AVAILABLE, error.to_string()),
     }
 }

@@ -1,0 +1,76 @@
+//! What is here already when a mirror begins: an empty topic is taken over, records are never.
+
+use std::time::Duration;
+use tarn_tests::cluster::Cluster;
+use tarn_tests::compare::{assert_identical, await_mirrored};
+use tarn_tests::tarn::{Tarn, TarnOptions};
+
+const COPIED: Duration = Duration::from_secs(60);
+const OTHER_CLUSTER: &str = "QW5vdGhlclRhcm5DbHVzdA";
+
+/// Two clusters with the topics `filled`, which has records, and `empty`, under the same ids; and `named`,
+/// under ids of their own.
+fn two_clusters() -> (Tarn, Tarn) {
+    let mut source = Tarn::start(&TarnOptions::default());
+    create(&source, "filled", "2");
+    create(&source, "empty", "1");
+    generate(&source, "filled", "20");
+    source.stop();
+    let mut here = source.copied_as(OTHER_CLUSTER);
+    source.start_again();
+    here.start_again();
+    create(&source, "named", "1");
+    create(&here, "named", "1");
+    (source, here)
+}
+
+#[test]
+fn a_topic_with_records_of_its_own_is_refused_and_left_as_it_is() {
+    let (source, here) = two_clusters();
+    generate(&here, "filled", "5");
+    let before = records(&here, "filled");
+    here.create_mirror("m", &[("bootstrap.servers", &source.bootstrap())]).ok();
+    let said = here.mirror("start", &["--mirror", "m", "--topics", "filled"]).failed();
+    for text in ["LOCAL_RECORDS", "filled", "offsets 0 to ", "1 more partition"] {
+        assert!(said.contains(text), "no {text:?} in {said}");
+    }
+    assert_eq!(here.describe_mirror("m"), []);
+    assert_eq!(records(&here, "filled"), before);
+    // It is no mirror topic, so its clients go on.
+    generate(&here, "filled", "1");
+    assert_eq!(records(&here, "filled"), before + 1);
+}
+
+#[test]
+fn a_topic_of_another_id_is_refused_and_the_others_of_the_request_start() {
+    let (source, here) = two_clusters();
+    here.create_mirror("m", &[("bootstrap.servers", &source.bootstrap())]).ok();
+    let said = here.mirror("start", &["--mirror", "m", "--topics", "named,empty,filled"]).failed();
+    assert!(said.contains("named: ") && said.contains("TOPIC_ID_CONFLICT"), "{said}");
+    assert!(said.contains("filled: ") && said.contains("LOCAL_RECORDS"), "{said}");
+    let bound: Vec<String> = here.describe_mirror("m").into_iter().map(|one| one.topic).collect();
+    assert_eq!(bound, ["empty"]);
+    generate(&source, "empty", "7");
+    let wanted = |topic: &str| topic == "empty";
+    await_mirrored(&source.bootstrap(), &here.bootstrap(), wanted, COPIED);
+    assert_eq!(assert_identical(&source.bootstrap(), &here.bootstrap(), wanted).records, 7);
+}
+
+fn create(tarn: &Tarn, topic: &str, partitions: &str) {
+    let bootstrap = tarn.bootstrap();
+    let arguments =
+        ["topics", "create", "--bootstrap-server", &bootstrap, "--topic", topic, "--partitions", partitions];
+    tarn.command(&arguments).ok();
+}
+
+fn generate(tarn: &Tarn, topic: &str, records: &str) {
+    let bootstrap = tarn.bootstrap();
+    let arguments = ["produce", "--bootstrap-server", &bootstrap, "--topic", topic, "--count", records];
+    tarn.command(&arguments).ok();
+}
+
+fn records(tarn: &Tarn, topic: &str) -> i64 {
+    let mut cluster = Cluster::connect(&tarn.bootstrap());
+    let topic = cluster.topic(topic);
+    topic.partitions.iter().map(|partition| cluster.offsets(&topic, partition).high_watermark).sum()
+}
