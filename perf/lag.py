@@ -55,7 +55,7 @@ def consume(options, ready):
     lags = []
     expected = int(options.rate * (options.warm_up + options.seconds))
     received = 0
-    quiet_until = time.monotonic() + 15
+    quiet_until = time.monotonic() + 30
     while received < expected and time.monotonic() < quiet_until:
         message = consumer.poll(1.0)
         now = time.monotonic_ns()
@@ -64,7 +64,7 @@ def consume(options, ready):
         if message.error():
             print(message.error(), file=sys.stderr)
             continue
-        quiet_until = time.monotonic() + 5
+        quiet_until = time.monotonic() + 30
         received += 1
         (stamp,) = struct.unpack(">q", message.value()[:8])
         started = started or stamp

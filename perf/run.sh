@@ -1,36 +1,79 @@
 #!/usr/bin/env bash
-# Measurements. They are compared within one run, never timed in a test.
+# Measurements, side by side. They are compared within one run, never timed in a test. See usage below.
+# What this starts it also ends; what it writes it removes, but for a --seed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+kit=${TARN_KIT:-$PWD/target/kit}
+target=${CARGO_TARGET_DIR:-$PWD/target}
 
 usage() {
     cat <<'USAGE'
-Usage: perf/run.sh loop --source HOST:PORT --topic TOPIC --partitions N --into DIR
-       perf/run.sh lag --source HOST:PORT --destination HOST:PORT --topic TOPIC [--rate N]
+Usage: perf/run.sh mirror [--records N | --gb GB] [--partitions N] [--rounds N] [--peers LIST] [--seed DIR]
+                          [--loop-response-bytes N] [--json]
+       perf/run.sh lag    [--rates LIST] [--seconds N] [--rounds N] [--peers LIST] [--json]
 
-  loop   copies a topic as fast as one thread can (fetch, CRC-32C, write): the speed of light of a mirror
-  lag    from an append at the source to a default consumer at the destination, in milliseconds;
-         needs Python 3 with confluent-kafka
+  mirror  copies a backlog of 1 KiB records from one Apache Kafka 4.4, in turn by Tarn, by MirrorMaker 2 (4.3.1,
+          tuned) into another Kafka 4.4, and by a loop that only receives, checks CRCs and writes. Prints MB/s
+          and CPU-seconds per GB of the destination's processes, and their ratios. About 15 minutes.
+  lag     from an append at the source to a default consumer (librdkafka) at the destination: Tarn,
+          MirrorMaker 2, and the source alone. Prints milliseconds. About 20 minutes.
 
-Each prints one line of JSON. Side-by-side runs against Apache Kafka and MirrorMaker 2 do not exist yet.
+Builds Tarn, and installs what is missing where it may, or says how. TARN_BIN names a tarn that is built
+already, TARN_KIT another directory for jars. Each option: perf/run.sh mirror --help.
+Nothing else should run on the machine; "others' cores" says how much did.
 USAGE
 }
 
 case ${1:-} in
-loop)
-    shift
-    cargo build --release -q -p tarn-perf
-    exec target/release/tarn-perf loop "$@"
-    ;;
-lag)
-    shift
-    exec python3 perf/lag.py "$@"
-    ;;
+mirror | lag) ;;
 -h | --help)
     usage
+    exit 0
     ;;
 *)
     usage >&2
     exit 2
     ;;
 esac
+run=$1
+shift
+
+command -v cargo > /dev/null || {
+    echo "perf/run.sh: cargo is missing; install Rust 1.95 or newer with rustup" >&2
+    exit 1
+}
+cargo build --release -q -p tarn-perf
+for argument in "$@"; do
+    case $argument in
+    -h | --help) exec "$target/release/tarn-perf" "$run" --help ;;
+    esac
+done
+{
+    if [ -z "${TARN_BIN:-}" ]; then cargo build --release -q -p tarn; fi
+    bash tests/needs.sh packages
+    bash perf/prepare.sh mirrormaker
+} >&2
+options=(--root "$PWD" --kit "$kit" --tarn "${TARN_BIN:-$target/release/tarn}")
+if [ "$run" = lag ]; then
+    bash tests/needs.sh librdkafka >&2
+    options+=(--python "$kit/venv/bin/python")
+fi
+
+# In the tree's own target directory: a temporary one may be in memory.
+work=$(mktemp -d "$target/perf.XXXXXX")
+# After a failure the logs stay, without the data.
+clean_up() {
+    local status=$?
+    trap - EXIT INT TERM
+    if [ "$status" -eq 1 ]; then
+        find "$work" "(" -name data -o -name copied ")" -prune -exec rm -rf -- {} +
+        echo "perf/run.sh: the logs are in $work" >&2
+    else
+        rm -rf -- "$work"
+    fi
+    exit "$status"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+"$target/release/tarn-perf" "$run" "${options[@]}" --work "$work" "$@"

@@ -94,39 +94,6 @@ finish() {
     exit
 }
 
-# Debian packages for the commands that are missing.
-install_packages() {
-    local wanted=() command package
-    for command in java:openjdk-17-jdk-headless javac:openjdk-17-jdk-headless jar:openjdk-17-jdk-headless \
-        mvn:maven kcat:kcat python3:python3 cc:build-essential setpriv:util-linux; do
-        package=${command#*:}
-        if ! command -v "${command%%:*}" > /dev/null; then wanted+=("$package"); fi
-    done
-    if ! python3 -c 'import ensurepip, venv' 2> /dev/null; then wanted+=(python3-venv); fi
-    if [ ${#wanted[@]} -eq 0 ]; then return 0; fi
-    # Debian 13 has no JDK 17; any from 17 on will do.
-    if [ -z "$(apt-cache madison openjdk-17-jdk-headless 2> /dev/null)" ]; then
-        wanted=("${wanted[@]/openjdk-17-jdk-headless/default-jdk-headless}")
-    fi
-    mapfile -t wanted < <(printf '%s\n' "${wanted[@]}" | sort -u)
-    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get > /dev/null; then
-        echo "missing; install with: sudo apt-get install -y ${wanted[*]}" >&2
-        return 1
-    fi
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get update -q && apt-get install -y -q --no-install-recommends "${wanted[@]}"
-}
-
-librdkafka_version=2.16.1
-install_librdkafka() {
-    if [ "$(cat "$kit/venv/stamp" 2> /dev/null)" = "$librdkafka_version" ]; then return 0; fi
-    rm -rf "$kit/venv"
-    mkdir -p "$kit"
-    python3 -m venv "$kit/venv" &&
-        "$kit/venv/bin/python" -m pip install -q --disable-pip-version-check "confluent-kafka==$librdkafka_version" &&
-        echo "$librdkafka_version" > "$kit/venv/stamp"
-}
-
 # The tarn that is tested is the one that is shipped; tests themselves are compiled quickly, with the
 # assertions of a debug build.
 cargo_test() { cargo test -q "$@"; }
@@ -184,7 +151,7 @@ tarn | tarn-*)
     ;;
 esac
 
-part "what the tests need" install_packages || finish
+part "what the tests need" bash tests/needs.sh packages || finish
 if [ -z "$filter" ]; then
     part "formatting" cargo fmt --all --check
     part "build" build || finish
@@ -199,6 +166,6 @@ else
     fi
 fi
 part "Apache Kafka's jars and class archives" bash tests/kafka/prepare.sh || finish
-part "librdkafka" install_librdkafka || finish
+part "librdkafka" bash tests/needs.sh librdkafka || finish
 integration_tests "$inside"
 finish

@@ -1,18 +1,34 @@
-//! Measurements of Tarn: what `perf/run.sh` needs and no other program gives.
+//! Measurements of Tarn, side by side with what it is compared with. `perf/run.sh` prepares what they need
+//! and runs them.
 
+mod backlog;
+mod broker_client;
+mod failure;
+mod load;
 mod measure;
 mod peers;
+mod program;
+mod runs;
 
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use serde_json::json;
+use clap::{Args, Parser, Subcommand};
+use serde_json::Value;
 
+use crate::failure::{Doing, Result};
+use crate::load::{Size, VALUE_BYTES};
+use crate::peers::Peer;
 use crate::peers::copy_loop::CopyLoop;
+use crate::peers::kafka::Kit;
+use crate::peers::tarn::Build;
+use crate::runs::lag::{LagPeer, LagRun};
+use crate::runs::mirror::MirrorRun;
 
 /// Measurements of Tarn.
 #[derive(Parser)]
+#[command(name = "perf/run.sh")]
 struct Arguments {
     #[command(subcommand)]
     run: Run,
@@ -20,62 +36,201 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Run {
-    /// Copy a topic as fast as one thread can: fetch, check CRCs, write. Prints one line of JSON.
+    /// Copy a backlog from one Apache Kafka: Tarn, MirrorMaker 2 and a speed-of-light loop in turn
+    Mirror(MirrorArguments),
+    /// From an append at the source to a default consumer at the destination, in milliseconds
+    Lag(LagArguments),
+    /// The loop alone: fetch, check CRCs, write, with one thread. Prints one line of JSON
     Loop {
-        /// The source broker, which leads every partition.
+        /// The source broker, which leads every partition of the topic `backlog`
         #[arg(long, value_name = "HOST:PORT")]
         source: String,
-        /// The topic.
-        #[arg(long)]
-        topic: String,
-        /// How many partitions it has.
-        #[arg(long)]
-        partitions: i32,
-        /// The largest response to ask for, in bytes.
-        #[arg(long, default_value_t = 2 * 1024 * 1024)]
+        /// How many partitions it has
+        #[arg(long, value_name = "N", default_value_t = 4)]
+        partitions: usize,
+        /// The largest response to ask for, in bytes
+        #[arg(long, value_name = "N", default_value_t = 2 << 20)]
         response_bytes: i32,
-        /// Where to write the copies.
-        #[arg(long)]
+        /// Where to write the copies
+        #[arg(long, value_name = "DIR")]
         into: PathBuf,
     },
-    /// Print the CPU seconds that a running process has used.
-    Cpu {
-        /// The process id.
-        process: String,
-    },
+}
+
+#[derive(Args)]
+struct MirrorArguments {
+    /// Records of 1 KiB in the backlog
+    #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    records: u64,
+    /// The same as GB (10^9 bytes) of values
+    #[arg(long, value_name = "GB", conflicts_with = "records")]
+    gb: Option<f64>,
+    /// Partitions of the topic
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    partitions: u16,
+    /// How often each peer copies it
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Who copies
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "tarn,mirrormaker,loop"
+    )]
+    peers: Vec<Peer>,
+    /// The loop's response size in bytes; without it, several are tried first and the fastest is taken
+    #[arg(long, value_name = "N")]
+    loop_response_bytes: Option<i32>,
+    /// Keep the filled source in this directory, or use the one that is there
+    #[arg(long, value_name = "DIR")]
+    seed: Option<PathBuf>,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+#[derive(Args)]
+struct LagArguments {
+    /// Records a second
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "20,100,1000")]
+    rates: Vec<u64>,
+    /// Seconds that are counted at each rate
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// How often each peer is measured
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Whose lag is measured
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "tarn,mirrormaker,source"
+    )]
+    peers: Vec<LagPeer>,
+    /// A Python that has confluent-kafka
+    #[arg(long, value_name = "FILE", hide = true, default_value = "python3")]
+    python: PathBuf,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+#[derive(Args)]
+struct Shared {
+    /// Print JSON, with every round
+    #[arg(long)]
+    json: bool,
+    /// A further line of Tarn's server.properties; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    tarn_property: Vec<String>,
+    /// A further line of Tarn's mirror configuration; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    mirror_property: Vec<String>,
+    /// The source tree
+    #[arg(long, value_name = "DIR", hide = true, default_value = ".")]
+    root: PathBuf,
+    /// The Tarn to measure
+    #[arg(long, value_name = "FILE", hide = true, default_value = "target/release/tarn")]
+    tarn: PathBuf,
+    /// Jars, from perf/prepare.sh
+    #[arg(long, value_name = "DIR", hide = true, default_value = "target/kit")]
+    kit: PathBuf,
+    /// A directory for everything that is written
+    #[arg(long, value_name = "DIR", hide = true, default_value = "target/perf")]
+    work: PathBuf,
 }
 
 fn main() -> ExitCode {
     match run(Arguments::parse().run) {
-        Ok(line) => {
-            let mut out = std::io::stdout();
-            if std::io::Write::write_all(&mut out, format!("{line}\n").as_bytes()).is_err() {
-                return ExitCode::FAILURE;
-            }
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("tarn-perf: {error}");
+        Ok(text) => match std::io::stdout().write_all(text.as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
+        Err(failure) => {
+            eprintln!("perf: {failure}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(run: Run) -> Result<String, String> {
+fn run(run: Run) -> Result<String> {
     match run {
-        Run::Loop { source, topic, partitions, response_bytes, into } => {
-            let copy = CopyLoop { source, topic, partitions, response_bytes };
-            let copied = copy.run(&into).map_err(|error| error.to_string())?;
-            Ok(json!({
-                "records": copied.records,
-                "bytes": copied.bytes,
-                "seconds": copied.seconds,
-                "cpu_seconds": copied.cpu_seconds,
-            })
-            .to_string())
+        Run::Mirror(arguments) => {
+            let json = arguments.shared.json;
+            arguments.mirror_run()?.run().map(|report| printed(report, json))
         }
-        Run::Cpu { process } => measure::cpu_seconds_of(&process)
-            .map(|seconds| format!("{seconds}"))
-            .ok_or_else(|| format!("there is no process {process}")),
+        Run::Lag(arguments) => {
+            let json = arguments.shared.json;
+            arguments.lag_run()?.run().map(|report| printed(report, json))
+        }
+        Run::Loop { source, partitions, response_bytes, into } => {
+            let copy = CopyLoop { source, partitions, response_bytes };
+            copy.run(&into).map(|copied| format!("{copied}\n")).doing(|| "copying".to_owned())
+        }
     }
+}
+
+fn printed((json, text): (Value, String), as_json: bool) -> String {
+    if as_json { format!("{json:#}\n") } else { text }
+}
+
+impl MirrorArguments {
+    fn mirror_run(self) -> Result<MirrorRun> {
+        let records = self.gb.map_or(self.records, |gb| (gb * 1e9 / VALUE_BYTES as f64).ceil() as u64);
+        let shared = self.shared.whole()?;
+        Ok(MirrorRun {
+            size: Size { records, partitions: usize::from(self.partitions) },
+            rounds: usize::from(self.rounds),
+            peers: self.peers,
+            response_bytes: self.loop_response_bytes,
+            seed: self.seed.map(|seed| absolute(&seed)).transpose()?,
+            kit: Kit::new(&shared.kit, &shared.root),
+            tarn: shared.build(),
+            work: shared.work,
+        })
+    }
+}
+
+impl LagArguments {
+    fn lag_run(self) -> Result<LagRun> {
+        let shared = self.shared.whole()?;
+        Ok(LagRun {
+            rates: self.rates,
+            seconds: self.seconds,
+            rounds: usize::from(self.rounds),
+            peers: self.peers,
+            python: self.python,
+            kit: Kit::new(&shared.kit, &shared.root),
+            tarn: shared.build(),
+            root: shared.root,
+            work: shared.work,
+        })
+    }
+}
+
+impl Shared {
+    /// With whole paths, which mean the same to every program that is started.
+    fn whole(self) -> Result<Shared> {
+        Ok(Shared {
+            root: absolute(&self.root)?,
+            tarn: absolute(&self.tarn)?,
+            kit: absolute(&self.kit)?,
+            work: absolute(&self.work)?,
+            ..self
+        })
+    }
+
+    fn build(&self) -> Build {
+        Build {
+            binary: self.tarn.clone(),
+            server: self.tarn_property.clone(),
+            mirror: self.mirror_property.clone(),
+        }
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).doing(|| format!("looking for {}", path.display()))
 }

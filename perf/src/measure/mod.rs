@@ -1,0 +1,6 @@
+//! What runs cost, and what many of them say together.
+
+pub(crate) mod arrival;
+pub(crate) mod cpu;
+pub(crate) mod quantity;
+pub(crate) mod spread;
