@@ -9,6 +9,8 @@
 //!   once the next begins;
 //! * every start offset lies in `[log start, log end]`.
 
+use std::cmp::Ordering;
+
 use tarn_record::{Epoch, Offset};
 use thiserror::Error;
 
@@ -98,6 +100,29 @@ impl EpochHistory {
             self.starts.drain(..spanning);
             self.starts[0].start = log_start;
         }
+    }
+
+    /// Drops what a log that spans these offsets cannot have. An epoch that wrote nothing stays only where
+    /// the log is empty, which then still knows which epoch ended where it begins.
+    pub(crate) fn confine(&mut self, log_start: Offset, log_end: Offset) {
+        let above = if log_start < log_end { log_end } else { log_end.plus(1) };
+        self.truncate_to(above);
+        self.advance_log_start(log_start);
+    }
+
+    /// Takes note of a batch that is in the log at `base`. It is right: what says that a newer epoch began
+    /// there or below, or an older one above, was written before a crash, of a history that was dropped.
+    pub(crate) fn found(&mut self, epoch: Epoch, base: Offset) {
+        self.starts.retain(|entry| match entry.start.cmp(&base) {
+            Ordering::Less => entry.epoch <= epoch,
+            Ordering::Equal => entry.epoch == epoch,
+            Ordering::Greater => entry.epoch > epoch,
+        });
+        if self.at(base) != Some(epoch) {
+            let after = self.starts.partition_point(|entry| entry.start < base);
+            self.starts.insert(after, EpochStart { epoch, start: base });
+        }
+        self.assert_ordered();
     }
 
     /// Forgets all epochs: the log begins anew.
@@ -191,6 +216,32 @@ mod tests {
         let mut history = history(&[(0, 0), (3, 10), (5, 40)]);
         history.advance_log_start(Offset(25));
         assert_eq!(history.starts, [start(3, 25), start(5, 40)]);
+    }
+
+    #[test]
+    fn a_batch_is_right_about_the_epoch_of_its_offset() {
+        let after = |epoch, base| {
+            let mut history = history(&[(0, 0), (3, 10), (5, 40)]);
+            history.found(Epoch(epoch), Offset(base));
+            history.starts.iter().map(|entry| (entry.epoch.0, entry.start.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(after(0, 9), [(0, 0), (3, 10), (5, 40)], "it was known");
+        assert_eq!(after(7, 50), [(0, 0), (3, 10), (5, 40), (7, 50)]);
+        assert_eq!(after(7, 40), [(0, 0), (3, 10), (7, 40)], "epoch 5 wrote nothing");
+        assert_eq!(after(2, 9), [(0, 0), (2, 9), (3, 10), (5, 40)]);
+        assert_eq!(after(2, 20), [(0, 0), (2, 20), (5, 40)], "epoch 3 cannot have begun below");
+        assert_eq!(after(2, 50), [(0, 0), (2, 50)]);
+        assert_eq!(after(4, 5), [(0, 0), (4, 5), (5, 40)], "epoch 3 cannot begin above");
+        assert_eq!(after(5, 30), [(0, 0), (3, 10), (5, 30)]);
+    }
+
+    #[test]
+    fn an_epoch_that_wrote_nothing_is_kept_by_an_empty_log_alone() {
+        for (log_start, kept) in [(39, vec![start(3, 39)]), (40, vec![start(5, 40)])] {
+            let mut history = history(&[(3, 10), (5, 40), (6, 50)]);
+            history.confine(Offset(log_start), Offset(40));
+            assert_eq!(history.starts, kept);
+        }
     }
 
     #[test]

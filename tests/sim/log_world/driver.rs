@@ -65,6 +65,10 @@ impl LogWorld {
                 self.cut_plans(i64::MIN);
                 self.keep_removal(truncated.removal, schedule);
                 self.oracle.start_anew_at(offset);
+                if self.rng.bool() {
+                    schedule.tally("history begun anew in an older epoch");
+                    self.leader_epoch = self.rng.i32(0..=self.leader_epoch);
+                }
                 Ok(())
             }
             // Of no use before a truncation succeeds.

@@ -178,6 +178,7 @@ impl World for LogWorld {
         "truncation",
         "truncation below what was flushed",
         "truncation of everything",
+        "history begun anew in an older epoch",
         "log start advanced",
         "flush",
         "flush that came back after a truncation",
@@ -255,6 +256,10 @@ impl World for LogWorld {
         }
         if log.recovery_point() > log.end() {
             return Err(Violation::new("order", "the recovery point is above the log end"));
+        }
+        let epochs = log.epochs().starts();
+        if epochs.iter().any(|begun| begun.start < log.start() || begun.start > log.end()) {
+            return Err(Violation::new("epochs", format!("an epoch begins outside of the log: {epochs:?}")));
         }
         self.check_epoch_of_last()
     }

@@ -104,6 +104,8 @@ impl LogWorld {
         }
         let before = self.oracle.batches.len();
         self.oracle.accept(&found).map_err(|text| Violation::new("durability", text))?;
+        let newest = self.oracle.batches.iter().map(|batch| batch.epoch).max();
+        self.leader_epoch = self.leader_epoch.max(newest.unwrap_or(0));
         if self.oracle.batches.len() < before {
             schedule.tally("history lost in part");
         }

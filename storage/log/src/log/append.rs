@@ -256,6 +256,9 @@ impl Log {
         let last = self.segments.len() - 1;
         self.segments[last].note(header, &self.config);
         self.note_epoch(header);
+        if header.base_offset < self.start {
+            self.epochs.advance_log_start(self.start);
+        }
         if let Some(aborted) = self.producers.update(header, control).and_then(aborted_entry) {
             self.note_aborted(aborted);
         }
@@ -264,13 +267,11 @@ impl Log {
         self.dirt.appended_bytes += header.size() as u64;
     }
 
-    /// Begins the epoch of a batch that is at the log end, where it is a new one.
+    /// Takes note of the epoch of a batch that is in the log. Batches from old brokers have none.
     pub(crate) fn note_epoch(&mut self, header: &BatchHeader) {
         let epoch = header.leader_epoch;
-        if epoch > self.latest_epoch() {
-            // Cannot be refused: no newer epoch is known.
-            let begun = self.epochs.begin(epoch, header.base_offset.max(self.start));
-            debug_assert_eq!(begun, Ok(()));
+        if epoch > Epoch::NONE && self.epochs.newest() != Some(epoch) {
+            self.epochs.found(epoch, header.base_offset);
             self.dirt.epoch_changes += 1;
         }
     }

@@ -205,6 +205,7 @@ impl Log {
         debug_assert!(self.segments.is_empty());
         self.mark_start(at)?;
         (self.start, self.end, self.dirt.dirty_from) = (at, at, at);
+        self.epochs.confine(at, at);
         self.dirt.roll_at = None;
         self.segments.push(Segment::create(&self.home, at, now)?);
         self.dirt.changes += 1;

@@ -58,6 +58,10 @@ impl Opener<'_> {
             self.check_from(recovery_point, flushed)?;
         }
         let log = &mut *self.log;
+        if log.end <= log.start {
+            // No batch tells whether the file is of this history or of one that was dropped.
+            log.epochs.clear();
+        }
         // A later recovery, which may begin at a later segment, believes the indexes that this one built.
         log.home.sync()?;
         log.recovery_point = recovery_point.min(log.end).max(log.segments[0].base());
@@ -227,9 +231,7 @@ pub(super) fn finish(log: &mut Log, listing: &Listing, now: Timestamp) -> Result
         log.truncate_fully_and_start_at(log.start, now)?.removal.run()?;
     }
     let before = log.epochs.clone();
-    // An empty log still knows which epoch ended where it begins.
-    log.epochs.truncate_to(if log.start < log.end { log.end } else { log.end.plus(1) });
-    log.epochs.advance_log_start(log.start);
+    log.epochs.confine(log.start, log.end);
     log.dirt.epoch_changes += u32::from(before != log.epochs);
     log.expire_producers(now);
     let newest = listing.snapshots.range(..=log.end).next_back();

@@ -1,5 +1,7 @@
 //! Random operations on a log, compared with a list of batches that does the same.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use tarn_log::{Log, LogConfig, Opening};
 use tarn_record::{BatchHeader, Epoch, Offset, ValidBatch};
@@ -16,6 +18,8 @@ enum Op {
     Truncate(i64),
     /// The log start up by so many offsets.
     AdvanceStart(i64),
+    /// Everything goes; the log begins anew so many offsets above its start.
+    BeginAnew(i64),
     Flush,
     CloseAndOpen,
     /// A crash that loses nothing the system was given.
@@ -29,7 +33,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         6 => batches.prop_map(Op::Mirror),
         3 => (1usize..6).prop_map(Op::Produce),
         2 => (0i64..60).prop_map(Op::Truncate),
-        1 => (0i64..40).prop_map(Op::AdvanceStart),
+        2 => (0i64..40).prop_map(Op::AdvanceStart),
+        1 => (-20i64..60).prop_map(Op::BeginAnew),
         2 => Just(Op::Flush),
         1 => Just(Op::CloseAndOpen),
         1 => Just(Op::Crash),
@@ -43,9 +48,14 @@ struct Model {
     batches: Vec<ValidBatch>,
     start: i64,
     end: i64,
+    /// Where the files say that the log ends. After a truncation into a gap between batches the end is
+    /// known to memory only.
+    end_in_files: i64,
     recovery_point: i64,
     /// (epoch, first offset)
     epochs: Vec<(i32, i64)>,
+    /// All epochs that ever began.
+    begun: BTreeSet<i32>,
 }
 
 impl Model {
@@ -55,7 +65,9 @@ impl Model {
             self.epochs.retain(|&(_, start)| start < base);
             self.epochs.push((epoch, base));
         }
+        self.begun.insert(epoch);
         self.end = batch.header().next_offset().0;
+        self.end_in_files = self.end;
         self.batches.push(batch);
     }
 
@@ -64,27 +76,55 @@ impl Model {
         let cut = self.batches.iter().find(|batch| !keeps(batch.header()));
         self.end = cut.map_or(offset, |batch| batch.header().base_offset.0.min(offset)).max(self.start);
         self.batches.retain(|batch| keeps(batch.header()));
+        self.end_in_files = self.batches.last().map_or(0, |batch| batch.header().next_offset().0);
         self.recovery_point = self.recovery_point.min(self.end);
         self.epochs.retain(|&(_, start)| start < self.end);
+    }
+
+    fn begin_anew(&mut self, offset: i64) {
+        self.batches.clear();
+        self.epochs.clear();
+        (self.start, self.end, self.end_in_files) = (offset, offset, offset);
+        self.recovery_point = self.recovery_point.min(offset);
+    }
+
+    /// A log without a batch may as well begin where it ends, and its files say so.
+    fn begin_at_end(&mut self) {
+        self.advance_start(self.end);
+        self.end_in_files = self.end;
+    }
+
+    /// What the files tell is there again.
+    fn reopen(&mut self) {
+        if self.end_in_files < self.start {
+            // The log begins anew at its start. As in Kafka that forgets the epochs.
+            self.epochs.clear();
+        }
+        self.end = self.end_in_files.max(self.start);
+        self.end_in_files = self.end;
     }
 
     fn visible(&self) -> impl Iterator<Item = &ValidBatch> {
         self.batches.iter().filter(|batch| batch.header().last_offset().0 >= self.start)
     }
 
-    /// What is told of the epoch at the log start, where no batch tells it, depends on what a crash left.
-    fn adopt_first_epoch(&mut self, found: &[(i32, i64)]) {
-        let told =
-            self.visible().next().map(|batch| (batch.header().leader_epoch.0, batch.header().base_offset.0));
-        let Some((epoch, base)) = told else {
-            self.epochs = found.to_vec();
+    /// After a crash the epochs of the batches are known. What is told of the offsets before the first batch
+    /// depends on what was flushed: at most epochs that once began, in order, and none of an empty log.
+    fn adopt_epochs_before_first(&mut self, found: &[(i32, i64)]) {
+        let Some((epoch, base)) = self
+            .visible()
+            .next()
+            .map(|batch| (batch.header().leader_epoch.0, batch.header().base_offset.0.max(self.start)))
+        else {
+            self.epochs.clear();
             return;
         };
-        let newer = |epochs: &[(i32, i64)]| -> Vec<_> {
-            epochs.iter().filter(|(later, _)| *later > epoch).copied().collect()
+        let from_first = |epochs: &[(i32, i64)]| -> Vec<_> {
+            let at_or_newer = epochs.iter().filter(|(one, _)| *one >= epoch);
+            at_or_newer.map(|&(one, start)| (one, start.max(base))).collect()
         };
-        let older_begin_in_time = found.iter().all(|&(earlier, start)| earlier > epoch || start <= base);
-        if newer(found) == newer(&self.epochs) && older_begin_in_time {
+        let once_began = found.iter().all(|(one, _)| self.begun.contains(one));
+        if from_first(found) == from_first(&self.epochs) && once_began {
             self.epochs = found.to_vec();
         }
     }
@@ -103,7 +143,8 @@ impl Model {
 }
 
 fn apply(world: &World, mut log: Log, model: &mut Model, op: &Op) -> Log {
-    let newest = model.batches.last().map_or(0, |batch| batch.header().leader_epoch.0);
+    // A log that a truncation left empty takes any epoch.
+    let newest = model.epochs.last().map_or(0, |&(epoch, _)| epoch);
     match op {
         Op::Mirror(steps) => {
             let (mut at, mut epoch) = (model.end, newest);
@@ -132,8 +173,7 @@ fn apply(world: &World, mut log: Log, model: &mut Model, op: &Op) -> Log {
             }
             assert_eq!(truncated.end, Offset(model.end));
             if model.visible().next().is_none() && log.start() == log.end() {
-                // A log without a batch may as well begin where it ends.
-                model.start = model.end;
+                model.begin_at_end();
             }
             truncated.removal.run().unwrap();
         }
@@ -143,6 +183,11 @@ fn apply(world: &World, mut log: Log, model: &mut Model, op: &Op) -> Log {
                 removal.run().unwrap();
             }
             model.advance_start(offset);
+        }
+        Op::BeginAnew(by) => {
+            let offset = (model.start + by).max(0);
+            log.truncate_fully_and_start_at(Offset(offset), NOW).unwrap().removal.run().unwrap();
+            model.begin_anew(offset);
         }
         Op::Flush => {
             flush(&mut log);
@@ -158,14 +203,9 @@ fn apply(world: &World, mut log: Log, model: &mut Model, op: &Op) -> Log {
             let recovery_point = Offset(model.recovery_point);
             drop(log);
             log = world.open(Opening { clean, recovery_point, log_start }).0;
-            if let Some(last) = model.batches.last().map(|batch| batch.header().next_offset().0)
-                && log.end().0 == last.max(model.start)
-            {
-                // After a truncation into a gap the end is known to memory only.
-                model.end = log.end().0;
-            }
+            model.reopen();
             if !clean {
-                model.adopt_first_epoch(&epochs(&log));
+                model.adopt_epochs_before_first(&starts(&log));
             }
         }
     }
@@ -177,8 +217,11 @@ fn check(log: &Log, model: &Model) {
     let visible: Vec<_> =
         model.batches.iter().filter(|batch| batch.header().last_offset().0 >= model.start).cloned().collect();
     assert_eq!(read_all(log, log.start(), 700), visible);
-    assert_eq!(epochs(log), model.epochs);
+    assert_eq!(starts(log), model.epochs);
     assert!(log.recovery_point() <= log.end());
+    let starts = starts(log);
+    assert!(starts.is_sorted_by(|one, next| one.0 < next.0 && one.1 < next.1), "{starts:?}");
+    assert!(starts.iter().all(|(_, start)| (model.start..=model.end).contains(start)), "{starts:?}");
     for upper in [model.start, (model.start + model.end) / 2, model.end] {
         let plan = log.read(log.start(), 1 << 20, true, Offset(upper)).unwrap();
         let read: Vec<_> = tarn_record::batches(plan.read().unwrap()).flatten().collect();
@@ -186,10 +229,6 @@ fn check(log: &Log, model: &Model) {
             visible.iter().filter(|batch| batch.header().last_offset().0 < upper).cloned().collect();
         assert_eq!(read, below);
     }
-}
-
-fn epochs(log: &Log) -> Vec<(i32, i64)> {
-    log.epochs().starts().iter().map(|entry| (entry.epoch.0, entry.start.0)).collect()
 }
 
 proptest! {

@@ -212,6 +212,53 @@ fn a_segment_that_a_crash_lengthened_again_is_cut_where_the_next_begins() {
 }
 
 #[test]
+fn a_log_whose_end_was_only_remembered_begins_anew_above_it() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    mirror(&mut log, &[batch(0, 1, 0), batch(36, 1, 0)]).unwrap();
+    let _ = log.truncate_to(Offset(36), NOW).unwrap();
+    log.advance_start(Offset(2), NOW).unwrap();
+    log.close().unwrap();
+    assert_eq!((log.end(), starts(&log)), (Offset(36), vec![(0, 2)]));
+    drop(log);
+    let (log, _) = world.open(Opening { clean: true, recovery_point: Offset(1), log_start: Offset(2) });
+    assert_eq!((log.start(), log.end(), starts(&log)), (Offset(2), Offset(2), vec![]));
+}
+
+#[test]
+fn an_epoch_of_a_dropped_batch_does_not_come_back_with_a_crash() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    mirror(&mut log, &[batch(0, 32, 0), batch(32, 5, 1)]).unwrap();
+    flush(&mut log);
+    log.advance_start(Offset(36), NOW).unwrap();
+    let _ = log.truncate_to(Offset(36), NOW).unwrap();
+    mirror(&mut log, &[batch(36, 2, 0)]).unwrap();
+    assert_eq!(starts(&log), [(0, 36)]);
+    drop(log);
+    let (log, _) = world.open(Opening { clean: false, recovery_point: Offset(37), log_start: Offset(36) });
+    assert_eq!(starts(&log), [(0, 36)]);
+}
+
+#[test]
+fn the_epochs_of_the_history_before_do_not_come_back_with_a_crash() {
+    let world = World::new(LogConfig::default());
+    let crashed = |log: Log| {
+        drop(log);
+        world.open(Opening { clean: false, recovery_point: Offset(20), log_start: Offset(100) }).0
+    };
+    let mut log = world.create();
+    fill(&mut log, 10);
+    flush(&mut log);
+    let _ = log.truncate_fully_and_start_at(Offset(100), NOW).unwrap();
+    let mut log = crashed(log);
+    assert_eq!((log.start(), log.end(), log.latest_epoch()), (Offset(100), Offset(100), Epoch::NONE));
+    mirror(&mut log, &[batch(100, 1, 1)]).unwrap();
+    let log = crashed(log);
+    assert_eq!(starts(&log), [(1, 100)], "the history before had epoch 2");
+}
+
+#[test]
 fn indexes_and_epochs_that_are_missing_are_built_anew() {
     let world = World::new(segments_of(2000));
     let mut log = world.create();

@@ -1,6 +1,6 @@
 //! Dropping records from either end of a log.
 
-use tarn_log::{FileSlice, Log, LogConfig, LogError};
+use tarn_log::{FileSlice, Log, LogConfig, LogError, Opening};
 use tarn_record::{Epoch, Offset, Outcome};
 
 use crate::world::*;
@@ -97,6 +97,23 @@ fn a_truncation_at_or_above_the_end_changes_nothing() {
     assert_eq!(log.truncate_to(Offset(40), NOW).unwrap().end, Offset(40));
     assert_eq!(log.truncate_to(Offset(99), NOW).unwrap().end, Offset(40));
     assert_eq!(log.generation(), generation);
+}
+
+#[test]
+fn the_epoch_before_a_log_that_a_truncation_emptied_ends_where_it_starts() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    mirror(&mut log, &[batch(0, 1, 3)]).unwrap();
+    log.advance_start(Offset(1), NOW).unwrap();
+    mirror(&mut log, &[batch(17, 1, 4)]).unwrap();
+    let _ = log.truncate_to(Offset(17), NOW).unwrap();
+    assert_eq!((log.start(), log.end()), (Offset(17), Offset(17)));
+    assert_eq!(starts(&log), [(3, 17)]);
+    log.close().unwrap();
+    assert_eq!(
+        starts(&world.open(Opening { clean: true, recovery_point: Offset(17), log_start: Offset(17) }).0),
+        [(3, 17)]
+    );
 }
 
 #[test]

@@ -146,6 +146,11 @@ pub(crate) fn read_all(log: &Log, from: Offset, max_bytes: usize) -> Vec<ValidBa
     batches
 }
 
+/// The epochs, with their first offsets.
+pub(crate) fn starts(log: &Log) -> Vec<(i32, i64)> {
+    log.epochs().starts().iter().map(|entry| (entry.epoch.0, entry.start.0)).collect()
+}
+
 /// The offsets that a list of batches covers, as (base, last).
 pub(crate) fn spans(batches: &[ValidBatch]) -> Vec<(i64, i64)> {
     batches.iter().map(|batch| (batch.header().base_offset.0, batch.header().last_offset().0)).collect()
