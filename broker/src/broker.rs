@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tarn_image::config::server::ServerConfig;
@@ -33,6 +34,7 @@ use uuid::Uuid;
 use crate::core::Core;
 use crate::dispatch::BrokerService;
 use crate::envelope::{CheckpointEntry, Envelope};
+use crate::flushing::BackgroundFlusher;
 use crate::layout::Layout;
 use crate::limits;
 use crate::log_dirs::LogDirs;
@@ -97,6 +99,7 @@ pub struct Broker {
     cores: Vec<CoreHandle<()>>,
     addresses: Vec<(String, SocketAddr)>,
     manager: ManagerHandle,
+    flusher: JoinHandle<()>,
     broker_epoch: i64,
     stop: Flag,
     end: Flag,
@@ -132,7 +135,8 @@ impl Broker {
             warn!(%error, "directories of deleted topics stay");
         }
         remove_leftovers(&log_dirs);
-        let node = Node::new(config, cluster_id, Arc::new(log_dirs), controller.handle.clone());
+        let (flusher, flusher_thread) = BackgroundFlusher::start().map_err(StartError::Machine)?;
+        let node = Node::new(config, cluster_id, Arc::new(log_dirs), controller.handle.clone(), flusher);
         node.set_mirrors(manager_handle.clone());
         let plan = Plan {
             node: Arc::new(node),
@@ -151,6 +155,7 @@ impl Broker {
             cores,
             addresses,
             manager: manager_handle,
+            flusher: flusher_thread,
             broker_epoch,
             stop,
             end,
@@ -167,7 +172,7 @@ impl Broker {
         self.manager.stop();
         self.stop.raise();
         let entries = close_logs(&self.peers);
-        let written = self.node.log_dirs().write_checkpoints(&entries);
+        let written = self.node.log_dirs().write_last_checkpoints(&entries);
         self.controller.handle.stop();
         self.controller.core.join();
         match written {
@@ -176,6 +181,10 @@ impl Broker {
         }
         self.end.raise();
         self.cores.into_iter().for_each(CoreHandle::join);
+        self.node.flusher().stop();
+        if self.flusher.join().is_err() {
+            warn!("the background flusher had ended before");
+        }
         info!("stopped");
     }
 }
@@ -449,7 +458,7 @@ fn mailboxes_of<M: Send>(count: usize, capacity: usize) -> (Vec<Sender<M>>, Vec<
 async fn run_core(core: Rc<Core>, plan: Plan, parts: CoreParts) {
     let CoreParts { id, mailbox, sockets, tasks, published, manager, begun } = parts;
     if let Some(update) = published.next().await.pop() {
-        core.begin(update.image);
+        core.begin(update.image).await;
     }
     let _ = begun.send(()).await;
     core.start(mailbox);
@@ -492,12 +501,13 @@ async fn write_checkpoints(core: Rc<Core>, stop: Flag) {
 
 /// Closes every log; the offsets for the last checkpoints.
 fn close_logs(peers: &[Sender<Envelope>]) -> Vec<CheckpointEntry> {
-    let mut entries = Vec::new();
+    let mut closing = Vec::new();
     for peer in peers {
         let (slot, answer) = reply();
         if peer.send_blocking(Envelope::Close(slot)).is_ok() {
-            entries.extend(futures_lite::future::block_on(answer).unwrap_or_default());
+            closing.push(answer);
         }
     }
-    entries
+    let closed = closing.into_iter().map(|answer| futures_lite::future::block_on(answer).unwrap_or_default());
+    closed.flatten().collect()
 }

@@ -12,12 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tarn_image::{MetadataImage, TopicImage};
-use tarn_log::{FlushJob, Flushed, LogError, RemovalJob};
+use tarn_log::RemovalJob;
 use tarn_quorum::{Answered, ImageUpdate, NotController};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{LocalNotify, Receiver, Sender};
-use tarn_runtime::{CoreId, Queue, blocking, blocking_sync, sleep, spawn, wall_clock_ms};
-use tarn_wire::ErrorCode;
+use tarn_runtime::{CoreId, Queue, blocking, sleep, spawn, wall_clock_ms};
 use tracing::warn;
 
 use crate::coordinators::mirror::MirrorMachines;
@@ -31,7 +30,7 @@ use crate::router::Placement;
 use crate::rules::TopicRules;
 use crate::sessions::{Session, Sessions};
 use crate::topic_changes::TopicChanges;
-use crate::{limits, lookups, placing};
+use crate::{closing, flushing, limits, lookups, placing};
 
 /// One core of a broker.
 pub struct Core {
@@ -49,6 +48,8 @@ pub struct Core {
     next_interest: Cell<u64>,
     producer_ids: RefCell<Range<i64>>,
     flush_wanted: LocalNotify,
+    flush_ended: LocalNotify,
+    applied: Cell<Offset>,
     image_moved: LocalNotify,
 }
 
@@ -72,6 +73,8 @@ impl Core {
             next_interest: Cell::new(u64::from(id.0) << 48),
             producer_ids: RefCell::new(0..0),
             flush_wanted: LocalNotify::default(),
+            flush_ended: LocalNotify::default(),
+            applied: Cell::new(Offset::NONE),
             image_moved: LocalNotify::default(),
         })
     }
@@ -79,7 +82,8 @@ impl Core {
     /// Starts the core's own tasks: the mailbox, the flusher, the clock.
     pub fn start(self: &Rc<Core>, mailbox: Receiver<Envelope>) {
         spawn(Queue::Network, self.clone().drain(mailbox)).detach();
-        spawn(Queue::Network, self.clone().flush_promises()).detach();
+        spawn(Queue::Network, flushing::keep_promises(self.clone())).detach();
+        spawn(Queue::Background, flushing::bound_recovery(self.clone())).detach();
         spawn(Queue::Background, self.clone().tick()).detach();
     }
 
@@ -117,11 +121,11 @@ impl Core {
         Ok(answered.response)
     }
 
-    /// Waits until this core has the metadata up to `offset`.
+    /// Waits until this core's partitions are what the metadata up to `offset` says.
     async fn image_at(&self, offset: Offset) {
         loop {
             let moved = self.image_moved.wait();
-            if self.image.borrow().provenance().offset >= offset {
+            if self.applied.get() >= offset {
                 return;
             }
             moved.await;
@@ -251,30 +255,32 @@ impl Core {
                 let _ = reply.fill(self.checkpoint());
             }
             Envelope::Close(reply) => {
-                let _ = reply.fill(self.close_logs());
+                spawn(Queue::Network, closing::close(self.clone(), reply)).detach();
             }
         }
     }
 
     /// The metadata as it is when the core starts: opens what it owns.
-    pub fn begin(self: &Rc<Core>, image: Arc<MetadataImage>) {
+    pub async fn begin(self: &Rc<Core>, image: Arc<MetadataImage>) {
         *self.image.borrow_mut() = image;
-        placing::open_all(self);
+        placing::open_all(self).await;
+        self.applied.set(self.image().provenance().offset);
     }
 
     /// Takes new metadata over as it is published.
     pub async fn follow(self: Rc<Core>, published: Arc<Published>) {
         loop {
             for update in published.next().await {
-                self.on_image(&update);
+                self.on_image(&update).await;
             }
         }
     }
 
-    fn on_image(self: &Rc<Core>, update: &ImageUpdate) {
+    async fn on_image(self: &Rc<Core>, update: &ImageUpdate) {
         *self.image.borrow_mut() = update.image.clone();
         self.topic_changes.borrow_mut().note(&update.image, &update.delta);
-        placing::apply(self, &update.delta);
+        placing::apply(self, &update.delta).await;
+        self.applied.set(update.image.provenance().offset);
         self.image_moved.notify_all();
     }
 
@@ -295,16 +301,24 @@ impl Core {
         }
     }
 
-    /// Group commit: one round of flushes at a time, for everything appended since the last round began.
-    async fn flush_promises(self: Rc<Core>) {
+    /// Tells the flusher that there is something to flush.
+    pub(crate) fn flush_wanted(&self) -> &LocalNotify {
+        &self.flush_wanted
+    }
+
+    /// Tells who waits that a flush has ended.
+    pub(crate) fn flush_ended(&self) -> &LocalNotify {
+        &self.flush_ended
+    }
+
+    /// Waits until no flush of these partitions is in flight.
+    pub(crate) async fn flushes_ended(&self, partitions: &[TopicIdPartition]) {
         loop {
-            let wanted = self.flush_wanted.wait();
-            let jobs = self.partitions().flush_jobs();
-            if jobs.is_empty() {
-                wanted.await;
-            } else {
-                self.flush(jobs).await;
+            let ended = self.flush_ended.wait();
+            if !partitions.iter().any(|partition| self.partitions.borrow().is_flushing(*partition)) {
+                return;
             }
+            ended.await;
         }
     }
 
@@ -323,42 +337,11 @@ impl Core {
         .detach();
     }
 
-    async fn flush(self: &Rc<Core>, jobs: Vec<(TopicIdPartition, FlushJob)>) {
-        let run = move || -> Vec<(TopicIdPartition, Result<Flushed, LogError>)> {
-            jobs.into_iter().map(|(partition, job)| (partition, job.run())).collect()
-        };
-        let results = blocking_sync(run).await.unwrap_or_else(|error| self.node.storage_failed(&error));
-        let mut is_full = false;
-        for (partition, result) in results {
-            let flushed = self.partitions().flushed(partition, result);
-            match flushed {
-                Ok(()) => {}
-                Err(error) if error.is_full() => {
-                    warn!(%partition, %error, "no room to flush; trying again");
-                    self.partitions().flush_again(partition);
-                    is_full = true;
-                }
-                Err(error) => self.node.storage_failed(&error),
-            }
-        }
-        if is_full {
-            sleep(limits::FULL_DISK_PAUSE).await;
-        }
-    }
-
-    /// The work that comes with time: deadlines, and flushes that bound recovery.
+    /// Answers the requests whose time is up. It never waits for anything but time.
     async fn tick(self: Rc<Core>) {
-        let mut background_ms = 0;
         loop {
             let now_ms = self.clock_ms();
             self.partitions().expire(now_ms);
-            if now_ms >= background_ms {
-                background_ms = now_ms + 1000;
-                let jobs = self.partitions().background_flush_jobs();
-                if !jobs.is_empty() {
-                    self.flush(jobs).await;
-                }
-            }
             let next =
                 self.partitions().next_deadline_ms().unwrap_or(u64::MAX).clamp(now_ms + 5, now_ms + 50);
             sleep(Duration::from_millis(next - now_ms)).await;
@@ -366,30 +349,6 @@ impl Core {
     }
 
     fn checkpoint(&self) -> Vec<CheckpointEntry> {
-        let partitions = self.partitions.borrow();
-        let entries = partitions.iter().map(|replica| CheckpointEntry {
-            topic: replica.topic().clone(),
-            partition: replica.partition().partition,
-            recovery_point: replica.log().recovery_point(),
-            high_watermark: replica.high_watermark(),
-            log_start: replica.log().start(),
-        });
-        entries.collect()
-    }
-
-    fn close_logs(&self) -> Vec<CheckpointEntry> {
-        let open: Vec<_> = self.partitions.borrow().iter().map(|replica| replica.partition()).collect();
-        for partition in &open {
-            if let Some(replica) = self.partitions().get_mut(*partition)
-                && let Err(error) = replica.log_mut().close()
-            {
-                self.node.storage_failed(&error);
-            }
-        }
-        let entries = self.checkpoint();
-        for partition in open {
-            self.partitions().remove(partition, ErrorCode::NOT_LEADER_OR_FOLLOWER);
-        }
-        entries
+        self.partitions.borrow().iter().map(CheckpointEntry::of).collect()
     }
 }

@@ -9,13 +9,13 @@ use tarn_mirror::local_cluster::{
     Gate, KnownState, LocalError, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
 };
 use tarn_record::validate::ClientBatch;
-use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, Timestamp, TopicIdPartition};
+use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_wire::ErrorCode;
 
 use crate::coordinators::mirror::CoordinatorCall;
 use crate::interest::{FetchedPartition, InterestId, Scope, Wanted};
-use crate::replica::Isolation;
+use crate::replica::{Isolation, Replica};
 
 /// A message to a core.
 #[derive(Debug)]
@@ -179,6 +179,8 @@ pub struct EpochEndAnswer {
 pub struct CheckpointEntry {
     /// The topic's name.
     pub topic: Arc<str>,
+    /// Its id: another topic may have the name by now.
+    pub topic_id: TopicId,
     /// The partition.
     pub partition: PartitionIndex,
     /// Everything below is on the disk.
@@ -187,4 +189,18 @@ pub struct CheckpointEntry {
     pub high_watermark: Offset,
     /// The log's first offset.
     pub log_start: Offset,
+}
+
+impl CheckpointEntry {
+    /// The line of a replica as it is now.
+    pub fn of(replica: &Replica) -> CheckpointEntry {
+        CheckpointEntry {
+            topic: replica.topic().clone(),
+            topic_id: replica.partition().topic_id,
+            partition: replica.partition().partition,
+            recovery_point: replica.log().recovery_point(),
+            high_watermark: replica.high_watermark(),
+            log_start: replica.log().start(),
+        }
+    }
 }

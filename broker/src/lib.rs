@@ -5,10 +5,12 @@
 //! [`replica`]). [`broker`] puts a node together.
 
 pub mod broker;
+mod closing;
 pub mod coordinators;
 pub mod core;
 pub mod dispatch;
 pub mod envelope;
+pub mod flushing;
 pub mod handlers;
 pub mod interest;
 pub mod internal_topics;

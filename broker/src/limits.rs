@@ -9,6 +9,12 @@ pub const WAITING_PRODUCES_PER_CORE: usize = 100_000;
 /// a crash makes the next start read again.
 pub const UNFLUSHED_BYTES_PER_CORE: u64 = 512 * 1024 * 1024;
 
+/// How often it is looked whether more than that is unflushed, in milliseconds.
+pub const BACKGROUND_FLUSH_INTERVAL_MS: u64 = 1000;
+
+/// Flushes that wait for the node's background thread; each core has one there at a time.
+pub const BACKGROUND_FLUSHES: usize = 1024;
+
 /// The longest that a produce request waits for its high watermark, whatever it asks for.
 pub const PRODUCE_WAIT_MS_MAX: u64 = 300_000;
 

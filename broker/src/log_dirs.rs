@@ -1,9 +1,15 @@
 //! The log directories of a node: which partition is where, and their checkpoint files.
 //!
-//! Shared by all cores. The one lock is taken when a partition is opened, made or deleted and when
-//! checkpoints are written, never on the way of records.
+//! Shared by all cores. One lock is taken when a partition is opened, made or deleted, never on the way of
+//! records; the other by writers of checkpoint files, who take turns.
+//!
+//! Invariants:
+//! * a log that was found and is not open keeps its lines in the checkpoint files;
+//! * no line of a log that is gone stands there when another log is made under its name: a recovery point
+//!   that is not its own would make a crash lose what was promised;
+//! * after the last checkpoints of a stop nobody writes any.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,17 +27,32 @@ type Name = (String, PartitionIndex);
 #[derive(Debug)]
 pub struct LogDirs {
     dirs: Vec<Arc<LogDir>>,
-    places: Mutex<HashMap<Name, Place>>,
+    places: Mutex<Places>,
+    turn: Mutex<Turn>,
 }
 
-/// Where a partition is, and what the start found of it.
+#[derive(Debug, Default)]
+struct Places {
+    by_name: HashMap<Name, Place>,
+    /// Logs that are gone and may still have a line in the checkpoint files of their directory.
+    gone: BTreeSet<(usize, Name)>,
+}
+
+/// Where a partition is, whose it is, and the log in it as long as that is not open.
 #[derive(Clone, Debug)]
 struct Place {
     dir: usize,
+    topic_id: TopicId,
     found: Option<Found>,
 }
 
-/// A log that was in a directory when the node started.
+/// The turn to write checkpoint files.
+#[derive(Debug, Default)]
+struct Turn {
+    is_over: bool,
+}
+
+/// A log that is in a directory and not open.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The directory, and the topic's id; zero where the directory does not say.
@@ -48,8 +69,8 @@ impl LogDirs {
     /// # Errors
     /// A directory or a checkpoint file that cannot be read.
     pub fn new(dirs: Vec<Arc<LogDir>>) -> Result<LogDirs, (PathBuf, LogDirError)> {
-        let places = look_through(&dirs)?;
-        Ok(LogDirs { dirs, places: Mutex::new(places) })
+        let places = Places { by_name: look_through(&dirs)?, gone: BTreeSet::new() };
+        Ok(LogDirs { dirs, places: Mutex::new(places), turn: Mutex::default() })
     }
 
     /// Every directory.
@@ -57,20 +78,69 @@ impl LogDirs {
         &self.dirs
     }
 
-    /// The directory for a partition, and the log in it where there was one when the node started. A new
-    /// partition goes where the fewest are. What was found is told once: a topic made again under the
-    /// same name begins anew.
+    /// The directory for a partition, and the log in it where there is one that is not open. A new
+    /// partition goes where the fewest are.
     pub fn place(&self, topic: &str, partition: PartitionIndex) -> (Arc<LogDir>, Option<Found>) {
         let mut places = self.places();
-        let fewest = self.with_fewest(&places);
-        let name = (topic.to_owned(), partition);
-        let place = places.entry(name).or_insert(Place { dir: fewest, found: None });
-        (self.dirs[place.dir].clone(), place.found.take())
+        let fewest = self.with_fewest(&places.by_name);
+        let new = Place { dir: fewest, topic_id: TopicId::ZERO, found: None };
+        let place = places.by_name.entry((topic.to_owned(), partition)).or_insert(new);
+        (self.dirs[place.dir].clone(), place.found.clone())
+    }
+
+    /// The log of a partition is open, and no longer as it was found.
+    pub fn opened(&self, topic: &str, partition: PartitionIndex, topic_id: TopicId) {
+        if let Some(place) = self.places().by_name.get_mut(&(topic.to_owned(), partition)) {
+            (place.topic_id, place.found) = (topic_id, None);
+        }
+    }
+
+    /// The log in a partition's place is another topic's and is given up.
+    pub fn displaced(&self, topic: &str, partition: PartitionIndex) {
+        let (name, mut places) = ((topic.to_owned(), partition), self.places());
+        let Some(place) = places.by_name.get_mut(&name) else { return };
+        place.found = None;
+        let dir = place.dir;
+        places.gone.insert((dir, name));
     }
 
     /// A partition is gone.
     pub fn forget(&self, topic: &str, partition: PartitionIndex) {
-        self.places().remove(&(topic.to_owned(), partition));
+        let (name, mut places) = ((topic.to_owned(), partition), self.places());
+        if let Some(place) = places.by_name.remove(&name) {
+            places.gone.insert((place.dir, name));
+        }
+    }
+
+    /// True where the checkpoint files may still speak of another log of this name: `make_way` first.
+    pub fn is_in_the_way(&self, topic: &str, partition: PartitionIndex) -> bool {
+        let (name, places) = ((topic.to_owned(), partition), self.places());
+        places.by_name.get(&name).is_some_and(|place| places.gone.contains(&(place.dir, name.clone())))
+    }
+
+    /// Takes the lines of a log that is gone out of the checkpoint files. Waits for the disk.
+    ///
+    /// # Errors
+    /// A directory that does not take them.
+    pub fn make_way(&self, topic: &str, partition: PartitionIndex) -> Result<(), LogDirError> {
+        let turn = self.turn();
+        let name = (topic.to_owned(), partition);
+        let gone: Vec<_> = self.places().gone.iter().filter(|(_, gone)| *gone == name).cloned().collect();
+        for (index, name) in &gone {
+            let dir = &self.dirs[*index];
+            for checkpoint in CHECKPOINTS {
+                // One that cannot be read promises nothing.
+                let mut offsets = dir.offsets(checkpoint).unwrap_or_default();
+                if offsets.remove(name).is_some() {
+                    let left = offsets.iter();
+                    dir.write_offsets(checkpoint, left.map(|((topic, one), at)| (&**topic, *one, *at)))?;
+                }
+            }
+        }
+        let mut places = self.places();
+        places.gone.retain(|one| !gone.contains(one));
+        drop((places, turn));
+        Ok(())
     }
 
     /// Renames the directories of topics that are not there any more, so that they can be removed: a
@@ -81,44 +151,86 @@ impl LogDirs {
     pub fn give_up_deleted(&self, exists: impl Fn(TopicId) -> bool) -> Result<(), LogDirError> {
         let mut places = self.places();
         let mut gone = Vec::new();
-        for (name, place) in places.iter() {
-            let Some(found) = &place.found else { continue };
-            if !found.partition.topic_id.is_zero() && !exists(found.partition.topic_id) {
-                self.dirs[place.dir].rename_for_deletion(&found.partition)?;
+        for (name, place) in &places.by_name {
+            if place.found.is_some() && !place.topic_id.is_zero() && !exists(place.topic_id) {
                 gone.push(name.clone());
             }
         }
-        gone.iter().for_each(|name| drop(places.remove(name)));
+        for name in gone {
+            let Some(place) = places.by_name.get(&name) else { continue };
+            let dir = place.dir;
+            if let Some(found) = &place.found {
+                self.dirs[dir].rename_for_deletion(&found.partition)?;
+            }
+            places.by_name.remove(&name);
+            places.gone.insert((dir, name));
+        }
         Ok(())
     }
 
-    /// Writes the checkpoint files of every directory.
+    /// Writes the checkpoint files of every directory; not any more after the last ones. Waits for the disk.
     ///
     /// # Errors
     /// A directory that does not take them.
     pub fn write_checkpoints(&self, entries: &[CheckpointEntry]) -> Result<(), LogDirError> {
-        let by_dir = {
-            let places = self.places();
-            let mut by_dir = vec![Vec::new(); self.dirs.len()];
-            for entry in entries {
-                if let Some(place) = places.get(&(entry.topic.to_string(), entry.partition)) {
-                    by_dir[place.dir].push(entry);
-                }
-            }
-            by_dir
-        };
-        for (dir, entries) in self.dirs.iter().zip(by_dir) {
-            let offsets = |of: fn(&CheckpointEntry) -> Offset| {
-                let named = entries.iter().map(|entry| (&*entry.topic, entry.partition, of(entry)));
-                named.collect::<Vec<_>>()
+        let turn = self.turn();
+        if turn.is_over { Ok(()) } else { self.write(entries) }
+    }
+
+    /// Writes the checkpoint files for the last time: what others collected before comes too late.
+    ///
+    /// # Errors
+    /// A directory that does not take them.
+    pub fn write_last_checkpoints(&self, entries: &[CheckpointEntry]) -> Result<(), LogDirError> {
+        let mut turn = self.turn();
+        turn.is_over = true;
+        self.write(entries)
+    }
+
+    fn write(&self, entries: &[CheckpointEntry]) -> Result<(), LogDirError> {
+        let (lines, gone) = self.lines(entries);
+        for (dir, lines) in self.dirs.iter().zip(&lines) {
+            let offsets = |of: fn(&Line) -> Offset| {
+                lines.iter().map(move |line| (&*line.name.0, line.name.1, of(line)))
             };
-            dir.write_offsets(OffsetCheckpoint::RecoveryPoint, offsets(|entry| entry.recovery_point))?;
-            dir.write_offsets(OffsetCheckpoint::Replication, offsets(|entry| entry.high_watermark))?;
-            let starts = entries.iter().filter(|entry| entry.log_start > Offset(0));
-            let starts = starts.map(|entry| (&*entry.topic, entry.partition, entry.log_start));
+            dir.write_offsets(OffsetCheckpoint::RecoveryPoint, offsets(|line| line.recovery_point))?;
+            dir.write_offsets(OffsetCheckpoint::Replication, offsets(|line| line.high_watermark))?;
+            let starts = offsets(|line| line.log_start).filter(|(_, _, start)| *start > Offset(0));
             dir.write_offsets(OffsetCheckpoint::LogStart, starts)?;
         }
+        self.places().gone.retain(|one| !gone.contains(one));
         Ok(())
+    }
+
+    /// What the files of each directory are to say, and which logs that are gone they do not name then.
+    fn lines(&self, entries: &[CheckpointEntry]) -> (Vec<Vec<Line>>, BTreeSet<(usize, Name)>) {
+        let places = self.places();
+        let mut lines = vec![Vec::new(); self.dirs.len()];
+        for entry in entries {
+            let name = (entry.topic.to_string(), entry.partition);
+            // What was collected before the partition went, or came again, is of another log.
+            if let Some(place) = places.by_name.get(&name)
+                && (place.topic_id, place.found.is_none()) == (entry.topic_id, true)
+            {
+                lines[place.dir].push(Line {
+                    name,
+                    recovery_point: entry.recovery_point,
+                    high_watermark: entry.high_watermark,
+                    log_start: entry.log_start,
+                });
+            }
+        }
+        for (name, place) in &places.by_name {
+            if let Some(found) = &place.found {
+                lines[place.dir].push(Line {
+                    name: name.clone(),
+                    recovery_point: found.opening.recovery_point,
+                    high_watermark: found.high_watermark,
+                    log_start: found.opening.log_start,
+                });
+            }
+        }
+        (lines, places.gone.clone())
     }
 
     /// Directories that a deletion left behind.
@@ -142,16 +254,34 @@ impl LogDirs {
     }
 
     /// A panic while the lock was held leaves a map that is whole: every change is one insertion.
-    fn places(&self) -> MutexGuard<'_, HashMap<Name, Place>> {
+    fn places(&self) -> MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// A panic of a writer leaves the old files or the new.
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
+
+/// What the checkpoint files say of one log.
+#[derive(Clone, Debug)]
+struct Line {
+    name: Name,
+    recovery_point: Offset,
+    high_watermark: Offset,
+    log_start: Offset,
+}
+
+const CHECKPOINTS: [OffsetCheckpoint; 3] =
+    [OffsetCheckpoint::RecoveryPoint, OffsetCheckpoint::Replication, OffsetCheckpoint::LogStart];
 
 fn look_through(dirs: &[Arc<LogDir>]) -> Result<HashMap<Name, Place>, (PathBuf, LogDirError)> {
     let mut places = HashMap::new();
     for (index, dir) in dirs.iter().enumerate() {
         for (name, found) in found_in(dir).map_err(|cause| (dir.path().to_owned(), cause))? {
-            places.insert(name, Place { dir: index, found: Some(found) });
+            let topic_id = found.partition.topic_id;
+            places.insert(name, Place { dir: index, topic_id, found: Some(found) });
         }
     }
     Ok(places)
@@ -176,4 +306,100 @@ fn found_in(dir: &LogDir) -> Result<Vec<(Name, Found)>, LogDirError> {
         (name, Found { partition: found, opening, high_watermark })
     });
     Ok(found.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_log::{Descriptors, Log, LogConfig, RealDisk};
+    use tarn_record::Timestamp;
+    use tempfile::TempDir;
+
+    const P: PartitionIndex = PartitionIndex(0);
+
+    #[test]
+    fn what_was_collected_before_the_stop_does_not_replace_the_last_checkpoints() {
+        let (dirs, _files) = dirs(&[]);
+        let topic = place(&dirs, "t");
+        dirs.write_last_checkpoints(&[entry("t", topic, 9)]).expect("there is room");
+        dirs.write_checkpoints(&[entry("t", topic, 5)]).expect("it does nothing");
+        assert_eq!(points(&dirs), [("t".to_owned(), 9)]);
+    }
+
+    #[test]
+    fn a_log_that_is_made_again_does_not_inherit_a_recovery_point() {
+        let (dirs, _files) = dirs(&[]);
+        let (old, other) = (place(&dirs, "t"), place(&dirs, "other"));
+        let collected = [entry("t", old, 9), entry("other", other, 3)];
+        dirs.write_checkpoints(&collected).expect("there is room");
+        dirs.forget("t", P);
+        let new = place(&dirs, "t");
+        assert!(dirs.is_in_the_way("t", P));
+        dirs.make_way("t", P).expect("there is room");
+        assert!(!dirs.is_in_the_way("t", P));
+        assert_eq!(points(&dirs), [("other".to_owned(), 3)], "before the new log can hold anything");
+        dirs.write_checkpoints(&collected).expect("there is room");
+        assert_eq!(points(&dirs), [("other".to_owned(), 3)], "what was collected is of the old log");
+        dirs.write_checkpoints(&[entry("t", new, 1)]).expect("there is room");
+        assert_eq!(points(&dirs), [("t".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn checkpoints_without_a_log_that_is_gone_make_way_for_the_next() {
+        let (dirs, _files) = dirs(&[]);
+        let old = place(&dirs, "t");
+        dirs.write_checkpoints(&[entry("t", old, 9)]).expect("there is room");
+        dirs.forget("t", P);
+        dirs.write_checkpoints(&[]).expect("there is room");
+        place(&dirs, "t");
+        assert!(!dirs.is_in_the_way("t", P));
+    }
+
+    #[test]
+    fn a_log_that_is_found_and_not_opened_keeps_its_line() {
+        let (dirs, _files) = dirs(&["t"]);
+        dirs.write_checkpoints(&[]).expect("there is room");
+        assert_eq!(points(&dirs), [("t".to_owned(), 7)]);
+        assert!(dirs.place("t", P).1.is_some() && dirs.place("t", P).1.is_some(), "until it is open");
+        dirs.opened("t", P, TopicId::random());
+        assert!(dirs.place("t", P).1.is_none());
+    }
+
+    /// One directory in which these logs are, each with a recovery point of 7.
+    fn dirs(found: &[&str]) -> (LogDirs, TempDir) {
+        let files = tempfile::tempdir().expect("a directory");
+        let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new");
+        for topic in found {
+            let (id, config) = (TopicId::random(), LogConfig::default());
+            let mut log = Log::create(&dir, topic, P, id, config, Timestamp(0)).expect("it is new");
+            log.close().expect("there is room");
+        }
+        let points = found.iter().map(|topic| (*topic, P, Offset(7)));
+        dir.write_offsets(OffsetCheckpoint::RecoveryPoint, points).expect("there is room");
+        (LogDirs::new(vec![dir]).expect("it can be read"), files)
+    }
+
+    /// Opens a log of a new topic.
+    fn place(dirs: &LogDirs, topic: &str) -> TopicId {
+        let id = TopicId::random();
+        dirs.place(topic, P);
+        dirs.opened(topic, P, id);
+        id
+    }
+
+    fn entry(topic: &str, topic_id: TopicId, recovery_point: i64) -> CheckpointEntry {
+        CheckpointEntry {
+            topic: topic.into(),
+            topic_id,
+            partition: P,
+            recovery_point: Offset(recovery_point),
+            high_watermark: Offset(recovery_point),
+            log_start: Offset(0),
+        }
+    }
+
+    fn points(dirs: &LogDirs) -> Vec<(String, i64)> {
+        let points = dirs.dirs()[0].offsets(OffsetCheckpoint::RecoveryPoint).expect("it can be read");
+        points.into_iter().map(|((topic, _), offset)| (topic, offset.0)).collect()
+    }
 }

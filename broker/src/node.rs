@@ -11,6 +11,7 @@ use tarn_quorum::ControllerHandle;
 use tarn_record::BrokerId;
 use tracing::error;
 
+use crate::flushing::BackgroundFlusher;
 use crate::log_dirs::LogDirs;
 
 /// See the module.
@@ -19,6 +20,7 @@ pub struct Node {
     cluster_id: String,
     log_dirs: Arc<LogDirs>,
     controller: ControllerHandle,
+    flusher: BackgroundFlusher,
     mirrors: OnceLock<ManagerHandle>,
 }
 
@@ -29,8 +31,9 @@ impl Node {
         cluster_id: String,
         log_dirs: Arc<LogDirs>,
         controller: ControllerHandle,
+        flusher: BackgroundFlusher,
     ) -> Node {
-        Node { config, cluster_id, log_dirs, controller, mirrors: OnceLock::new() }
+        Node { config, cluster_id, log_dirs, controller, flusher, mirrors: OnceLock::new() }
     }
 
     /// Its configuration.
@@ -56,6 +59,11 @@ impl Node {
     /// The controller of its cluster.
     pub fn controller(&self) -> &ControllerHandle {
         &self.controller
+    }
+
+    /// Its thread for flushes that nobody waits for.
+    pub fn flusher(&self) -> &BackgroundFlusher {
+        &self.flusher
     }
 
     /// The manager of its mirrors, once it runs.

@@ -6,9 +6,12 @@
 //! Invariants:
 //! * a partition is here exactly while the metadata places it on this broker and the placement on this
 //!   core, or its log could not be opened;
-//! * a produce request that waits here is answered by its high watermark, its failure or its deadline.
+//! * a produce request that waits here is answered by its high watermark, its failure or its deadline;
+//! * a log has one flush in flight at most, and is in `flushing` until it has ended, whatever becomes of
+//!   the replica meanwhile;
+//! * once closed, there is no replica any more and none comes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use tarn_log::{FlushJob, Flushed, LogError, RemovalJob};
@@ -29,7 +32,9 @@ pub struct Partitions {
     replicas: HashMap<TopicIdPartition, Replica>,
     interests: Interests<Flag>,
     waiting: Waiting<WaitingProduce>,
-    dirty: Vec<TopicIdPartition>,
+    dirty: HashSet<TopicIdPartition>,
+    flushing: HashSet<TopicIdPartition>,
+    is_closed: bool,
     removals: Vec<RemovalJob>,
 }
 
@@ -46,7 +51,9 @@ impl Default for Partitions {
             replicas: HashMap::new(),
             interests: Interests::default(),
             waiting: Waiting::new(limits::WAITING_PRODUCES_PER_CORE),
-            dirty: Vec::new(),
+            dirty: HashSet::new(),
+            flushing: HashSet::new(),
+            is_closed: false,
             removals: Vec::new(),
         }
     }
@@ -74,7 +81,7 @@ impl Partitions {
         self.interests.watchers_of(partition).into_iter().for_each(|watcher| replica.watch(watcher));
         if replica.waits_for_flush() && replica.log().recovery_point() < replica.log().end() {
             // What a crash left behind is promised, and seen, once it is on the disk for certain.
-            self.dirty.push(partition);
+            self.dirty.insert(partition);
         }
         self.replicas.insert(partition, replica);
         self.news_of(partition);
@@ -90,6 +97,20 @@ impl Partitions {
         Some(replica)
     }
 
+    /// Gives every replica up for good: what waits fails, and none is taken in any more.
+    pub fn close(&mut self) -> Vec<Replica> {
+        self.is_closed = true;
+        let all: Vec<_> = self.replicas.keys().copied().collect();
+        all.into_iter()
+            .filter_map(|partition| self.remove(partition, ErrorCode::NOT_LEADER_OR_FOLLOWER))
+            .collect()
+    }
+
+    /// True once the partitions were given up for good.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     /// Appends what clients produced, and answers or lets the request wait.
     pub fn append(&mut self, request: AppendRequest, now: Timestamp) {
         let mut produced = Vec::with_capacity(request.items.len());
@@ -103,7 +124,7 @@ impl Partitions {
             let outcome = Produced::from_result(replica, result.as_ref());
             if let Ok(appended) = &result {
                 if replica.waits_for_flush() {
-                    self.dirty.push(*partition);
+                    self.dirty.insert(*partition);
                 }
                 let required = match appended.duplicate_of {
                     Some(_) => replica.log().end(),
@@ -230,20 +251,39 @@ impl Partitions {
         self.waiting.next_deadline_ms()
     }
 
-    /// The flushes that somebody waits for: one for each partition appended to since the last call.
+    /// The flushes that somebody waits for: one for each partition appended to since the last call. One
+    /// that is being flushed already has its turn when that has ended.
     pub fn flush_jobs(&mut self) -> Vec<(TopicIdPartition, FlushJob)> {
-        let mut dirty = mem::take(&mut self.dirty);
-        dirty.sort_unstable();
-        dirty.dedup();
-        dirty
-            .into_iter()
-            .filter_map(|partition| Some((partition, self.replicas.get_mut(&partition)?.flush_job()?)))
-            .collect()
+        let flushing = &self.flushing;
+        let mut ready: Vec<_> = self.dirty.extract_if(|partition| !flushing.contains(partition)).collect();
+        ready.sort_unstable();
+        let jobs = ready.into_iter();
+        jobs.filter_map(|partition| Some((partition, self.flush_job_of(partition)?))).collect()
+    }
+
+    /// A flush of one partition; `None` where there is nothing to do, or one is in flight.
+    pub fn flush_job_of(&mut self, partition: TopicIdPartition) -> Option<FlushJob> {
+        if self.flushing.contains(&partition) {
+            return None;
+        }
+        let job = self.replicas.get_mut(&partition)?.flush_job()?;
+        self.flushing.insert(partition);
+        Some(job)
+    }
+
+    /// True until the flush of a partition has ended, though the replica may have gone.
+    pub fn is_flushing(&self, partition: TopicIdPartition) -> bool {
+        self.flushing.contains(&partition)
     }
 
     /// A flush that found no room is to be tried again.
     pub fn flush_again(&mut self, partition: TopicIdPartition) {
-        self.dirty.push(partition);
+        self.dirty.insert(partition);
+    }
+
+    /// A flush that nobody runs any more.
+    pub fn flush_dropped(&mut self, partition: TopicIdPartition) {
+        self.flushing.remove(&partition);
     }
 
     /// Files that logs have let go, to be removed on another thread.
@@ -256,14 +296,17 @@ impl Partitions {
         !self.dirty.is_empty()
     }
 
-    /// The flushes that bound what a crash would make us read again.
-    pub fn background_flush_jobs(&mut self) -> Vec<(TopicIdPartition, FlushJob)> {
-        let unflushed: u64 = self.replicas.values().map(|replica| replica.log().unflushed_bytes()).sum();
-        if unflushed < limits::UNFLUSHED_BYTES_PER_CORE {
+    /// The partitions to flush so that a crash does not make us read too much again; none while there is
+    /// little.
+    pub fn background_flush_due(&self) -> Vec<TopicIdPartition> {
+        let unflushed = |replica: &&Replica| replica.log().unflushed_bytes();
+        if self.replicas.values().map(|replica| unflushed(&replica)).sum::<u64>()
+            < limits::UNFLUSHED_BYTES_PER_CORE
+        {
             return Vec::new();
         }
-        let jobs = self.replicas.iter_mut();
-        jobs.filter_map(|(partition, replica)| Some((*partition, replica.flush_job()?))).collect()
+        let due = self.replicas.values().filter(|replica| unflushed(replica) > 0);
+        due.map(Replica::partition).collect()
     }
 
     /// A flush has ended.
@@ -275,6 +318,7 @@ impl Partitions {
         partition: TopicIdPartition,
         result: Result<Flushed, LogError>,
     ) -> Result<(), LogError> {
+        self.flushing.remove(&partition);
         // A partition that is gone: what its flush met there is of no interest.
         let Some(replica) = self.replicas.get_mut(&partition) else { return Ok(()) };
         if replica.flushed(result?)? {

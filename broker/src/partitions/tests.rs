@@ -40,6 +40,53 @@ fn below_the_minimum_in_sync_nothing_new_is_seen_until_replicas_are_back() {
     assert_eq!(world.replica(0).high_watermark(), Offset(1));
 }
 
+#[test]
+fn a_promise_waits_for_its_own_flush_and_for_no_other() {
+    let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::Group });
+    (0..2).for_each(|partition| world.lead(partition, ALONE));
+    world.produce(0, Acks::Leader);
+    let slow = world.partitions.flush_job_of(world.partition(0)).expect("there is something to flush");
+    let mut first = world.send(0, Acks::All);
+    let mut second = world.send(1, Acks::All);
+    let jobs = world.partitions.flush_jobs();
+    let flushed: Vec<_> = jobs.iter().map(|(partition, _)| *partition).collect();
+    assert_eq!(flushed, [world.partition(1)], "the other log is being flushed already");
+    world.run(jobs);
+    assert_eq!(at_once(&mut second).map(|produced| produced.error), Some(ErrorCode::NONE));
+    assert_eq!(at_once(&mut first), None);
+    world.run(vec![(world.partition(0), slow)]);
+    assert_eq!(at_once(&mut first), None, "that flush began before it");
+    let jobs = world.partitions.flush_jobs();
+    world.run(jobs);
+    assert_eq!(at_once(&mut first).map(|produced| produced.error), Some(ErrorCode::NONE));
+}
+
+#[test]
+fn a_replica_may_go_while_its_log_is_flushed_and_the_flush_is_known_until_it_ends() {
+    let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::Group });
+    world.lead(0, ALONE);
+    let mut answer = world.send(0, Acks::All);
+    let jobs = world.partitions.flush_jobs();
+    let gone = world.partitions.remove(world.partition(0), ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert!(gone.is_some() && world.partitions.is_flushing(world.partition(0)));
+    let produced = at_once(&mut answer);
+    assert_eq!(produced.map(|produced| produced.error), Some(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    world.run(jobs);
+    assert!(!world.partitions.is_flushing(world.partition(0)));
+}
+
+#[test]
+fn closed_partitions_answer_what_waits_and_take_nothing() {
+    let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::Group });
+    world.lead(0, ALONE);
+    let mut waiting = world.send(0, Acks::All);
+    assert_eq!(world.partitions.close().len(), 1);
+    for mut answer in [at_once(&mut waiting), world.produce(0, Acks::Leader)] {
+        assert_eq!(answer.take().map(|produced| produced.error), Some(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    }
+    assert!(world.partitions.is_closed());
+}
+
 /// The partitions of one topic.
 struct World {
     partitions: Partitions,
@@ -99,14 +146,21 @@ impl World {
 
     /// Sends one record; what is answered at once.
     fn produce(&mut self, partition: i32, acks: Acks) -> Option<Produced> {
-        at_once(self.send(partition, acks))
+        at_once(&mut self.send(partition, acks))
+    }
+
+    fn run(&mut self, jobs: Vec<(TopicIdPartition, FlushJob)>) {
+        for (partition, job) in jobs {
+            self.partitions.flushed(partition, job.run()).expect("the disk works");
+        }
     }
 }
 
+const ALONE: Leadership = Leadership { epoch: Epoch(1), replicas: 1, in_sync: 1 };
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
-fn at_once(mut answer: Reply<Vec<Produced>>) -> Option<Produced> {
-    let produced = block_on(poll_once(&mut answer))?;
+fn at_once(answer: &mut Reply<Vec<Produced>>) -> Option<Produced> {
+    let produced = block_on(poll_once(answer))?;
     produced.expect("every request is answered").pop()
 }
 

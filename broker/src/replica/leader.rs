@@ -111,9 +111,14 @@ impl Replica {
         &self.log
     }
 
-    /// The log, to be closed or deleted.
-    pub fn log_mut(&mut self) -> &mut Log {
-        &mut self.log
+    /// Closes the log; what it made durable is committed. Waits for the disk.
+    ///
+    /// # Errors
+    /// The disk's refusal.
+    pub fn close(&mut self) -> Result<(), LogError> {
+        self.log.close()?;
+        self.advance_high_watermark();
+        Ok(())
     }
 
     /// The log, to be deleted.

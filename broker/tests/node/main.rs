@@ -3,3 +3,4 @@
 mod configs;
 mod internal;
 mod running;
+mod stopping;

@@ -18,7 +18,7 @@ use tarn_wire::messages::incremental_alter_configs_request::{AlterConfigsResourc
 use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use tarn_wire::messages::produce_response::PartitionProduceResponse;
 use tarn_wire::messages::*;
-use tarn_wire::{Cursor, Message, Records, Request, decode_response_header, encode_request};
+use tarn_wire::{Cursor, ErrorCode, Message, Records, Request, decode_response_header, encode_request};
 use tempfile::TempDir;
 
 /// How long an answer may take on a machine that does other things too.
@@ -29,7 +29,7 @@ const NOW: Timestamp = Timestamp(1_700_000_000_000);
 pub(crate) struct Running {
     broker: Option<Broker>,
     address: SocketAddr,
-    files: TempDir,
+    files: Option<TempDir>,
 }
 
 impl Running {
@@ -45,14 +45,16 @@ impl Running {
         };
         let disk: Arc<dyn tarn_log::Disk> = Arc::new(RealDisk);
         format::format(&disk, &options, NOW).expect("the directory is new");
-        Running::on(files, config)
-    }
-
-    fn on(files: TempDir, config: ServerConfig) -> Running {
         let broker = Broker::start(config).expect("it starts");
         let listener = broker.addresses().iter().find(|(name, _)| name == "PLAINTEXT");
         let address = listener.expect("it is configured").1;
-        Running { broker: Some(broker), address, files }
+        Running { broker: Some(broker), address, files: Some(files) }
+    }
+
+    /// Stops the node; its directory.
+    pub(crate) fn stop(mut self) -> TempDir {
+        self.broker.take().into_iter().for_each(Broker::stop);
+        self.files.take().expect("it is taken here only")
     }
 
     /// A connection of its own.
@@ -70,7 +72,7 @@ impl Running {
 
     /// Where a partition's log is.
     pub(crate) fn log(&self, topic: &str, partition: i32) -> PathBuf {
-        self.files.path().join(format!("{topic}-{partition}"))
+        self.files.as_ref().expect("it runs").path().join(format!("{topic}-{partition}"))
     }
 }
 
@@ -139,6 +141,13 @@ impl Client {
         assert_eq!(made.topics[0].error_code, 0, "{:?}", made.topics[0].error_message);
     }
 
+    /// Deletes a topic.
+    pub(crate) fn delete(&mut self, topic: &str) {
+        let request =
+            DeleteTopicsRequest { topic_names: vec![topic.into()], timeout_ms: 10_000, ..Default::default() };
+        assert_eq!(self.call(5, &request).responses[0].error_code, 0);
+    }
+
     /// Sets a config of a topic (type 2) or a broker (type 4).
     pub(crate) fn alter(&mut self, kind: i8, resource: &str, key: &str, value: &str) {
         let config = AlterableConfig { name: key.into(), config_operation: 0, value: Some(value.into()) };
@@ -152,9 +161,16 @@ impl Client {
         assert_eq!(altered.responses[0].error_code, 0, "{:?}", altered.responses[0].error_message);
     }
 
-    /// Sends one record of so many bytes to partition 0 of a topic.
+    /// Sends one record of so many bytes to partition 0 of a topic; again, as clients do, while the owning
+    /// core has not heard of the topic.
     pub(crate) fn produce(&mut self, topic: &str, acks: i16, bytes: usize) -> PartitionProduceResponse {
-        self.call(9, &produce(topic, acks, bytes)).responses[0].partition_responses[0].clone()
+        loop {
+            let produced = self.call(9, &produce(topic, acks, bytes));
+            let produced = produced.responses[0].partition_responses[0].clone();
+            if produced.error_code != ErrorCode::NOT_LEADER_OR_FOLLOWER.0 {
+                return produced;
+            }
+        }
     }
 }
 

@@ -1,0 +1,168 @@
+//! A core's flushes: those that somebody waits for, and those that only bound what a crash would make the
+//! next start read again.
+//!
+//! The two never wait for each other. What is promised goes through the core's own lane, in rounds; what
+//! is not goes through the node's one background thread, log by log, so that no answer waits for a flush
+//! that is not its own.
+//!
+//! Invariant: a log has one flush in flight at most (`Partitions` sees to it), and it ends before the log
+//! is closed or its directory renamed.
+
+use std::rc::Rc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tarn_log::{FlushJob, Flushed, LogError};
+use tarn_record::TopicIdPartition;
+use tarn_runtime::channel::{Receiver, Sender, mailbox, reply};
+use tarn_runtime::{blocking_sync, sleep};
+use tracing::{error, warn};
+
+use crate::core::Core;
+use crate::limits;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The node's thread for flushes that nobody waits for.
+#[derive(Clone)]
+pub struct BackgroundFlusher {
+    work: Sender<Option<Work>>,
+}
+
+impl BackgroundFlusher {
+    /// Starts the thread; it ends after `stop`.
+    ///
+    /// # Errors
+    /// Where the system has no thread for it.
+    pub fn start() -> std::io::Result<(BackgroundFlusher, JoinHandle<()>)> {
+        let (work, inbox) = mailbox(limits::BACKGROUND_FLUSHES);
+        let thread = thread::Builder::new().name("flusher".to_owned()).spawn(move || run(inbox))?;
+        Ok((BackgroundFlusher { work }, thread))
+    }
+
+    /// The thread ends when it has done what was given to it before. Call it on a plain thread.
+    pub fn stop(&self) {
+        // A thread that has gone already has ended.
+        let _ = self.work.send_blocking(None);
+    }
+
+    /// Runs `job` on the thread; `None` where the thread has gone.
+    async fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> Option<R> {
+        let (slot, answer) = reply();
+        let work: Work = Box::new(move || drop(slot.fill(job())));
+        self.work.send(Some(work)).await.ok()?;
+        answer.await.ok()
+    }
+}
+
+fn run(mut inbox: Receiver<Option<Work>>) {
+    while let Some(Some(work)) = inbox.recv_blocking() {
+        work();
+    }
+}
+
+/// Group commit: one round of flushes at a time, for everything appended since the last round began.
+pub(crate) async fn keep_promises(core: Rc<Core>) {
+    loop {
+        let wanted = core.flush_wanted().wait();
+        let jobs = core.partitions().flush_jobs();
+        if jobs.is_empty() {
+            wanted.await;
+        } else {
+            flush(&core, jobs).await;
+        }
+    }
+}
+
+async fn flush(core: &Rc<Core>, jobs: Vec<(TopicIdPartition, FlushJob)>) {
+    let run = move || -> Vec<(TopicIdPartition, Result<Flushed, LogError>)> {
+        jobs.into_iter().map(|(partition, job)| (partition, job.run())).collect()
+    };
+    let results = blocking_sync(run).await.unwrap_or_else(|error| core.node().storage_failed(&error));
+    let mut room = Room::There;
+    for (partition, result) in results {
+        if note(core, partition, result) == Room::Full {
+            core.partitions().flush_again(partition);
+            room = Room::Full;
+        }
+    }
+    if room == Room::Full {
+        sleep(limits::FULL_DISK_PAUSE).await;
+    }
+}
+
+/// Flushes in the background once too much is not on the disk.
+pub(crate) async fn bound_recovery(core: Rc<Core>) {
+    loop {
+        sleep(Duration::from_millis(limits::BACKGROUND_FLUSH_INTERVAL_MS)).await;
+        let due = core.partitions().background_flush_due();
+        for partition in due {
+            // Made when its turn has come: a job that waits would keep the log's promises waiting.
+            let job = core.partitions().flush_job_of(partition);
+            let Some(job) = job else { continue };
+            let flushed = core.node().flusher().run(move || job.run()).await;
+            let Some(result) = flushed else {
+                error!("the background flusher has gone");
+                return core.partitions().flush_dropped(partition);
+            };
+            if note(&core, partition, result) == Room::Full {
+                break;
+            }
+        }
+    }
+}
+
+/// Whether the disk had room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    There,
+    Full,
+}
+
+/// Takes note of a flush that has ended.
+fn note(core: &Rc<Core>, partition: TopicIdPartition, result: Result<Flushed, LogError>) -> Room {
+    let flushed = core.partitions().flushed(partition, result);
+    core.flush_ended().notify_all();
+    core.wake_flusher();
+    match flushed {
+        Ok(()) => Room::There,
+        Err(error) if error.is_full() => {
+            warn!(%partition, %error, "no room to flush; trying again");
+            Room::Full
+        }
+        Err(error) => core.node().storage_failed(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_runtime::channel::Flag;
+    use tarn_runtime::{CoreSpec, Queue, spawn, spawn_core};
+
+    #[test]
+    fn a_promise_does_not_wait_for_a_flush_in_the_background() {
+        let (flusher, thread) = BackgroundFlusher::start().expect("a thread");
+        let spec = CoreSpec { cpu: None, name: "core".to_owned() };
+        let (background, finish) = (flusher.clone(), Flag::default());
+        let core = spawn_core(spec, move || async move {
+            let (begun, release) = (Flag::default(), finish.clone());
+            let slow = {
+                let begun = begun.clone();
+                let job = move || {
+                    begun.raise();
+                    release.raised_blocking();
+                    "slow"
+                };
+                spawn(Queue::Background, async move { background.run(job).await })
+            };
+            begun.raised().await;
+            let promise = blocking_sync(|| "promise").await.expect("the lane runs");
+            finish.raise();
+            (promise, slow.await)
+        });
+        assert_eq!(core.expect("a core").join(), ("promise", Some("slow")));
+        flusher.stop();
+        thread.join().expect("it ends");
+    }
+}
