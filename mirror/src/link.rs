@@ -82,7 +82,7 @@ impl Link {
 /// The reason code of what went wrong on the way to a source.
 pub fn reason(error: &ClientError) -> Reason {
     match error {
-        ClientError::TooLarge { .. } => Reason::BatchTooLarge,
+        ClientError::TooLarge { .. } => Reason::SourceError,
         ClientError::HandshakeRefused { .. } => Reason::SourceAuthorizationFailed,
         _ => Reason::SourceUnreachable,
     }

@@ -210,6 +210,50 @@ fn an_empty_topic_with_the_sources_id_is_mirrored() {
 }
 
 #[test]
+fn a_batch_larger_than_the_fetch_passes_and_one_larger_than_allowed_fails_its_partition_alone() {
+    let source = Source::new("source");
+    source.topic("orders", 6, 0);
+    let (below, above, beyond_any_response) = (600 << 10, 2 << 20, 18 << 20);
+    for (index, bytes) in
+        [None, Some(below), Some(above), Some(beyond_any_response), None, None].iter().enumerate()
+    {
+        produce(&source, "orders", index, 5);
+        if let Some(bytes) = bytes {
+            source.log("orders", index, |log| log.produce_large(*bytes));
+        }
+        produce(&source, "orders", index, 1);
+    }
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    cluster.configure("fetch.max.bytes", "1000");
+    let mirror = Mirroring::begin(&cluster);
+    let failed = |index| {
+        let standing = eventually_some(|| {
+            mirror.standing(&cluster, "orders", index).filter(|now| now.state == MirrorState::Failed)
+        });
+        assert_eq!((standing.reason, standing.retry_attempt), (Some(Reason::BatchTooLarge), -1));
+        let message = standing.message.unwrap_or_default();
+        assert!(message.contains("tarn.mirror.batch.max.bytes"), "{message}");
+        let partition = cluster.partition("orders", index).expect("it was begun");
+        assert_eq!(cluster.state().logs[&partition].batches.len(), 5, "what came before it is here");
+    };
+    failed(2);
+    failed(3);
+    for _ in 0..2 {
+        for index in [0, 1, 4, 5] {
+            eventually(|| is_copied(&source, &cluster, "orders", index));
+            // On a busy machine an answer may come late, which shows for a moment.
+            eventually(|| {
+                let standing = mirror.standing(&cluster, "orders", index);
+                standing.is_some_and(|now| now.state == MirrorState::Mirroring && now.reason.is_none())
+            });
+            produce(&source, "orders", index as usize, 2);
+        }
+    }
+    assert_eq!(mirror.handle.metrics().link_failures.get(), 0, "the source was never away");
+}
+
+#[test]
 fn a_batch_that_was_damaged_on_the_way_is_fetched_again() {
     let source = Source::new("source");
     source.topic("orders", 1, 0);
@@ -336,16 +380,17 @@ fn produce(source: &Source, topic: &str, partition: usize, batches: usize) {
 }
 
 fn caught_up(source: &Source, cluster: &Cluster, topic: &str, partitions: i32) -> bool {
-    (0..partitions).all(|index| {
-        let theirs = source.log(topic, index as usize, |log| {
-            log.batches.iter().map(|(.., batch)| batch.clone()).collect::<Vec<_>>()
-        });
-        let Some(partition) = cluster.partition(topic, index) else { return false };
-        let state = cluster.state();
-        let ours =
-            state.logs.get(&partition).map(|log| log.batches.iter().map(|batch| batch.bytes().clone()));
-        ours.is_some_and(|ours| ours.collect::<Vec<_>>() == theirs)
-    })
+    (0..partitions).all(|index| is_copied(source, cluster, topic, index))
+}
+
+fn is_copied(source: &Source, cluster: &Cluster, topic: &str, index: i32) -> bool {
+    let theirs = source.log(topic, index as usize, |log| {
+        log.batches.iter().map(|(.., batch)| batch.clone()).collect::<Vec<_>>()
+    });
+    let Some(partition) = cluster.partition(topic, index) else { return false };
+    let state = cluster.state();
+    let ours = state.logs.get(&partition).map(|log| log.batches.iter().map(|batch| batch.bytes().clone()));
+    ours.is_some_and(|ours| ours.collect::<Vec<_>>() == theirs)
 }
 
 fn written(cluster: &Cluster, partition: i32) -> Vec<MirrorState> {

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use tarn_record::validate::mirrored;
-use tarn_record::{BatchError, Epoch, Offset, ValidBatch, batches};
+use tarn_record::{BatchError, BatchHeader, Epoch, Offset, ValidBatch, batches};
 
 /// The part of a response that may be appended.
 #[derive(Clone, Debug)]
@@ -28,14 +28,24 @@ pub enum Fault {
     Damaged(String),
     /// It has a format from before magic 2.
     UnsupportedFormat(String),
+    /// It is larger than the mirror takes.
+    TooLarge(String),
 }
 
-/// Checks what came for a partition of which `asked` was asked for.
-pub fn take(records: Bytes, asked: Offset) -> Taken {
-    let (mut found, fault) = match mirrored(records.clone()) {
+/// Checks what came for a partition of which `asked` was asked for, of batches of at most `batch_max_bytes`.
+pub fn take(records: Bytes, asked: Offset, batch_max_bytes: usize) -> Taken {
+    let (mut found, mut fault) = match mirrored(records.clone()) {
         Ok(checked) => (checked.batches, None),
-        Err(error) => (whole_before_fault(records), Some(fault(&error))),
+        Err(error) => (whole_before_fault(records.clone()), Some(fault(&error))),
     };
+    if let Some((place, bytes)) = first_too_large(&records, &found, batch_max_bytes) {
+        found.truncate(place);
+        let next = found.last().map_or(asked, |last| last.header().next_offset());
+        fault = Some(Fault::TooLarge(format!(
+            "the batch at offset {next} has {bytes} bytes, {batch_max_bytes} are allowed \
+             (tarn.mirror.batch.max.bytes)"
+        )));
+    }
     if found.first().is_some_and(|first| first.header().next_offset() <= asked) {
         found.retain(|batch| batch.header().next_offset() > asked);
     }
@@ -44,6 +54,15 @@ pub fn take(records: Bytes, asked: Offset) -> Taken {
         None => (asked, Epoch::NONE),
     };
     Taken { batches: found, next, last_epoch, fault }
+}
+
+/// The place and size of the first batch that is too large; a last one that was cut short says its size too.
+fn first_too_large(records: &Bytes, found: &[ValidBatch], bytes_max: usize) -> Option<(usize, usize)> {
+    let whole = found.iter().map(|batch| batch.bytes().len());
+    let end: usize = whole.clone().sum();
+    let cut_short = records.get(end..).and_then(|rest| BatchHeader::parse(rest).ok());
+    let sizes = whole.chain(cut_short.map(|header| header.size()));
+    sizes.enumerate().find(|(_, bytes)| *bytes > bytes_max)
 }
 
 /// The batches before the first fault, found again one by one: damage is rare.
@@ -76,21 +95,21 @@ mod tests {
         let mut received = [batch(5, 2), batch(7, 1), batch(8, 1)].concat();
         let at = batch(5, 2).len() + batch(7, 1).len() - 1;
         received[at] ^= 1;
-        let taken = take(received.into(), Offset(5));
+        let taken = take(received.into(), Offset(5), MAX);
         assert_eq!((bases(&taken), taken.next), (vec![5], Offset(7)));
         assert!(matches!(taken.fault, Some(Fault::Damaged(_))), "{:?}", taken.fault);
     }
 
     #[test]
     fn what_overlaps_the_batch_before_it_is_not_taken() {
-        let taken = take([batch(5, 3), batch(6, 1)].concat().into(), Offset(5));
+        let taken = take([batch(5, 3), batch(6, 1)].concat().into(), Offset(5), MAX);
         assert_eq!((bases(&taken), taken.next), (vec![5], Offset(8)));
         assert!(matches!(taken.fault, Some(Fault::Damaged(_))), "{:?}", taken.fault);
     }
 
     #[test]
     fn the_batch_that_holds_the_offset_asked_for_is_taken_whole_and_earlier_ones_are_not() {
-        let taken = take([batch(0, 2), batch(2, 3), batch(9, 1)].concat().into(), Offset(3));
+        let taken = take([batch(0, 2), batch(2, 3), batch(9, 1)].concat().into(), Offset(3), MAX);
         assert_eq!((bases(&taken), taken.next, taken.last_epoch), (vec![2, 9], Offset(10), Epoch(6)));
         assert_eq!(taken.fault, None);
     }
@@ -98,17 +117,31 @@ mod tests {
     #[test]
     fn nothing_whole_leaves_the_position_where_it_is() {
         let cut = batch(3, 4).slice(..70);
-        let taken = take(cut, Offset(3));
+        let taken = take(cut, Offset(3), MAX);
         assert_eq!((taken.batches.len(), taken.next, taken.fault), (0, Offset(3), None));
+    }
+
+    #[test]
+    fn a_batch_that_is_too_large_is_told_whole_or_cut_short_and_what_comes_before_it_is_taken() {
+        let (small, large) = (batch(5, 1), batch(6, 40));
+        let received = Bytes::from([&small[..], &large, &batch(46, 1)].concat());
+        for received in [received.clone(), received.slice(..small.len() + 61)] {
+            let taken = take(received, Offset(5), large.len() - 1);
+            assert_eq!((bases(&taken), taken.next), (vec![5], Offset(6)));
+            assert!(matches!(&taken.fault, Some(Fault::TooLarge(why)) if why.contains("offset 6")));
+        }
+        assert_eq!(take(received, Offset(5), large.len()).fault, None);
     }
 
     #[test]
     fn an_old_format_is_no_damage() {
         let mut received = batch(9, 1).to_vec();
         received[16] = 1;
-        let taken = take(received.into(), Offset(9));
+        let taken = take(received.into(), Offset(9), MAX);
         assert!(matches!(taken.fault, Some(Fault::UnsupportedFormat(_))), "{:?}", taken.fault);
     }
+
+    const MAX: usize = 1 << 20;
 
     fn batch(base_offset: i64, records: usize) -> Bytes {
         let mut builder = BatchBuilder::new(Offset(base_offset), Compression::None).leader_epoch(Epoch(6));

@@ -13,6 +13,7 @@
 mod answers;
 mod orders;
 mod response_size;
+mod search;
 
 pub use orders::{LaneCommand, LaneReport, LaneSpec, Leaving, Left, Overlap};
 
@@ -33,6 +34,7 @@ use crate::limits;
 use crate::link::{CameUp, Link};
 use crate::local_cluster::LocalCluster;
 use response_size::ResponseSize;
+use search::Search;
 
 /// The first version of Fetch that names topics by id.
 const TOPIC_IDS_FROM: i16 = 13;
@@ -51,6 +53,10 @@ struct Lane<C> {
     damaged: BTreeMap<TopicIdPartition, Offset>,
     out_of_step: BTreeMap<TopicIdPartition, Offset>,
     leaving: Vec<Left>,
+    /// A response was refused for its size: which partition brings it?
+    search: Option<Search>,
+    /// The last connection was not lost but closed on this side, because of such a response.
+    closed_here: bool,
     /// Requests wait until then: the source's quota, or an answer that made no sense.
     not_before_ms: u64,
     ends: Option<End>,
@@ -84,12 +90,16 @@ pub async fn run<C: LocalCluster>(spec: LaneSpec, cluster: C) {
         damaged: BTreeMap::new(),
         out_of_step: BTreeMap::new(),
         leaving: Vec::new(),
+        search: None,
+        closed_here: false,
         not_before_ms: 0,
         ends: None,
     };
     while let Some(client) = lane.connect().await {
-        if let Err(error) = lane.fetch(&client).await {
-            lane.broke(&error);
+        match lane.fetch(&client).await {
+            Ok(()) => {}
+            Err(error @ ClientError::TooLarge { .. }) => lane.too_large(&error),
+            Err(error) => lane.broke(&error),
         }
         client.close();
     }
@@ -148,8 +158,77 @@ impl<C: LocalCluster> Lane<C> {
             topic_ids: highest >= TOPIC_IDS_FROM,
             last_fetched_epoch: highest >= LAST_FETCHED_EPOCH_FROM,
         });
-        if self.link.came_up() == CameUp::AfterOutage {
+        let was_closed_here = std::mem::take(&mut self.closed_here);
+        if self.link.came_up() == CameUp::AfterOutage && !was_closed_here {
+            self.search = None;
             self.all_leave();
+        }
+    }
+
+    /// A response was larger than any may be, so the connection had to be closed on this side. That is the
+    /// fault of one partition, which is looked for; the source was never away.
+    fn too_large(&mut self, error: &ClientError) {
+        self.closed_here = true;
+        let Some(search) = &mut self.search else {
+            self.search = Some(Search::among(self.plan.by_turn()));
+            return;
+        };
+        let Some(partition) = search.too_large() else { return };
+        self.search = None;
+        if let Some(serial) = self.plan.serial(partition) {
+            let (limit, key) = (self.spec.batch_max_bytes, "tarn.mirror.batch.max.bytes");
+            let why = format!("its next batch exceeds the {limit} bytes that {key} allows: {error}");
+            self.leave(partition, serial, Leaving::TooLarge(why));
+            self.report_leaving();
+        }
+    }
+
+    /// Asks for fewer and fewer partitions until the one is known whose response is too large, which ends the
+    /// connection each time, or none is.
+    async fn search(&mut self, client: &Client) -> Result<(), ClientError> {
+        while let Some(search) = self.search.clone() {
+            if search.next().is_empty() {
+                // It brings no more than allowed after all, or is gone. Should it be back, that is not at once.
+                self.search = None;
+                self.hold(self.spec.config.fetch_backoff);
+                break;
+            }
+            let (budget, bytes) = (self.spec.budget.clone(), limits::TIP_RESPONSE_BYTES);
+            let Some(mut permit) = self.obeying(async move { budget.reserve(bytes).await }).await else {
+                break;
+            };
+            let sizes = FetchSizes { max_wait_ms: 0, min_bytes: 0, max_bytes: 1, partition_max_bytes: 1 };
+            let (request, naming) = self.plan.single(search.next(), sizes);
+            let version = version_for(client, naming)?;
+            let limits = self.call_limits();
+            let asked = client.call_within(&request, version, limits);
+            let Some(answer) = self.obeying(asked).await else { break };
+            let response = answer?;
+            permit.resize(size_of(&response));
+            let held_back = Duration::from_millis(u64::try_from(response.throttle_time_ms).unwrap_or(0));
+            if response.responses.is_empty() && !held_back.is_zero() {
+                self.obeying(sleep(held_back.min(limits::THROTTLE_MAX))).await;
+                continue;
+            }
+            let with_records = self.plan.with_records(&response);
+            if let Some(search) = &mut self.search {
+                search.answered(&with_records);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends no request for this long.
+    fn hold(&mut self, wait: Duration) {
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        self.not_before_ms = self.now_ms().saturating_add(wait_ms);
+    }
+
+    fn call_limits(&self) -> CallLimits {
+        let config = &self.spec.config;
+        CallLimits {
+            timeout: config.fetch_wait_max + config.request_timeout,
+            max_response_bytes: self.spec.batch_max_bytes + limits::RESPONSE_ALLOWANCE_BYTES,
         }
     }
 
@@ -162,6 +241,7 @@ impl<C: LocalCluster> Lane<C> {
     }
 
     fn broke(&mut self, error: &ClientError) {
+        self.closed_here = false;
         self.link.failed(self.now_ms(), error, fastrand::f64());
         self.spec.metrics.link_failures.add(1);
         self.show_link();
@@ -175,6 +255,7 @@ impl<C: LocalCluster> Lane<C> {
 
     /// Fetches over a connection until it breaks, the broker moves or the lane is stopped.
     async fn fetch(&mut self, client: &Client) -> Result<(), ClientError> {
+        self.search(client).await?;
         let mut under_way: Option<Asked> = None;
         loop {
             let mut asked = match under_way.take() {
@@ -251,10 +332,7 @@ impl<C: LocalCluster> Lane<C> {
             partition_max_bytes: config.fetch_max_bytes,
         });
         let version = version_for(client, naming)?;
-        let limits = CallLimits {
-            timeout: config.fetch_wait_max + config.request_timeout,
-            max_response_bytes: self.spec.batch_max_bytes + limits::RESPONSE_ALLOWANCE_BYTES,
-        };
+        let limits = self.call_limits();
         let client = client.clone();
         let mut answer: Pin<Box<dyn Future<Output = _>>> =
             Box::pin(async move { client.call_within(&request, version, limits).await });

@@ -24,6 +24,9 @@ use uuid::Uuid;
 
 use crate::local_cluster::MirrorGeneration;
 
+/// The session epoch of a request outside of any session.
+const NO_SESSION: i32 = -1;
+
 /// A topic as the source knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicAtSource {
@@ -272,6 +275,42 @@ impl FetchPlan {
         (request, naming)
     }
 
+    /// A request for some of the partitions outside the session, which stays as it is.
+    pub fn single(&mut self, partitions: &[TopicIdPartition], sizes: FetchSizes) -> (FetchRequest, Naming) {
+        let asked: Vec<_> =
+            partitions.iter().map(|partition| self.entry(*partition).map(|one| one.asked)).collect();
+        let topics = self.named(partitions, sizes.partition_max_bytes);
+        for (partition, asked) in partitions.iter().zip(asked) {
+            if let (Some(entry), Some(asked)) = (self.entry_mut(*partition), asked) {
+                entry.asked = asked;
+            }
+        }
+        let request = FetchRequest {
+            max_wait_ms: sizes.max_wait_ms,
+            min_bytes: sizes.min_bytes,
+            max_bytes: sizes.max_bytes,
+            session_epoch: NO_SESSION,
+            topics,
+            ..FetchRequest::default()
+        };
+        (request, self.naming_now())
+    }
+
+    /// The partitions of which an answer holds records.
+    pub fn with_records(&self, response: &FetchResponse) -> Vec<TopicIdPartition> {
+        let mut found = Vec::new();
+        for topic in &response.responses {
+            let Some(topic_id) = self.here(topic.topic_id, &topic.topic) else { continue };
+            for data in &topic.partitions {
+                if data.records.as_ref().is_some_and(|records| !records.is_empty()) {
+                    let partition = PartitionIndex(data.partition_index);
+                    found.push(TopicIdPartition { topic_id, partition });
+                }
+            }
+        }
+        found
+    }
+
     /// Takes an answer over. Records that answer what is not wanted any more are left out, and their
     /// partitions are in the next request.
     pub fn receive(&mut self, response: FetchResponse) -> Received {
@@ -288,11 +327,7 @@ impl FetchPlan {
         };
         let mut news = Vec::with_capacity(response.responses.len());
         for topic in response.responses {
-            let here = match topic.topic_id.is_nil() {
-                true => self.by_name.get(&*topic.topic),
-                false => self.by_id.get(&topic.topic_id),
-            };
-            let Some(&topic_id) = here else { continue };
+            let Some(topic_id) = self.here(topic.topic_id, &topic.topic) else { continue };
             for data in topic.partitions {
                 let partition =
                     TopicIdPartition { topic_id, partition: PartitionIndex(data.partition_index) };
@@ -347,6 +382,13 @@ impl FetchPlan {
         Some(News { partition, serial, generation, asked, what })
     }
 
+    fn here(&self, id_there: Uuid, name: &str) -> Option<TopicId> {
+        match id_there.is_nil() {
+            true => self.by_name.get(name).copied(),
+            false => self.by_id.get(&id_there).copied(),
+        }
+    }
+
     /// Forgets what the source knows: the next request names everything.
     fn restart(&mut self) {
         self.session.epoch = 0;
@@ -362,7 +404,8 @@ impl FetchPlan {
         if self.dialect.topic_ids && has_ids { Naming::Ids } else { Naming::Names }
     }
 
-    fn by_turn(&self) -> Vec<TopicIdPartition> {
+    /// Every partition, who waited longest for records first.
+    pub fn by_turn(&self) -> Vec<TopicIdPartition> {
         let mut all: Vec<(u64, TopicIdPartition)> = self
             .all()
             .filter_map(|partition| self.entry(partition).map(|entry| (entry.turn, partition)))

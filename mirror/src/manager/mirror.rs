@@ -434,6 +434,7 @@ impl Mirror {
                 (if of_permission { Reason::SourceAuthorizationFailed } else { Reason::SourceError }, refused)
             }
             Leaving::Corrupt(why) => (Reason::CorruptBatch, why),
+            Leaving::TooLarge(why) => (Reason::BatchTooLarge, why),
             Leaving::UnsupportedFormat(why) => (Reason::UnsupportedRecordFormat, why),
             Leaving::OutOfStep(why) => (Reason::SourceError, why),
             Leaving::Storage(why) => (Reason::DestinationStorage, why),

@@ -67,6 +67,11 @@ impl Cluster {
         cluster
     }
 
+    /// Sets a key of the mirror.
+    pub(crate) fn configure(&self, key: &str, value: &str) {
+        self.apply(vec![config(64, "m", key, value)]);
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no test panics while it holds it")
     }

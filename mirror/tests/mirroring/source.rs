@@ -86,6 +86,14 @@ impl Log {
         records
     }
 
+    /// Writes a batch of about so many bytes.
+    pub(crate) fn produce_large(&mut self, bytes: usize) {
+        let (base, epoch) = (self.end(), self.leader_epoch());
+        let mut batch = BatchBuilder::new(Offset(base), Compression::None).leader_epoch(Epoch(epoch));
+        batch.add(&Record { value: Some(&vec![7; bytes]), ..Record::default() });
+        self.batches.push((base, base + 1, batch.build()));
+    }
+
     /// Writes the newest batch again with other records, as a source that was restored from a backup.
     pub(crate) fn rewrite_newest(&mut self) {
         let (base, next, _) = self.batches.pop().expect("it has one");

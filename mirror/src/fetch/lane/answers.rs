@@ -54,9 +54,8 @@ impl<C: LocalCluster> Lane<C> {
         if let Received::SessionLost(code) = &received
             && !is_about_sessions(*code)
         {
-            let backoff = u64::try_from(self.spec.config.fetch_backoff.as_millis()).unwrap_or(u64::MAX);
             tracing::warn!(source = %self.spec.endpoint, error = code.name(), "the source refuses fetches");
-            self.not_before_ms = self.now_ms().saturating_add(backoff);
+            self.hold(self.spec.config.fetch_backoff);
         }
         received
     }
@@ -68,7 +67,7 @@ impl<C: LocalCluster> Lane<C> {
         for News { partition, serial, generation, asked, what } in news {
             match what {
                 What::Records { records, high_watermark, log_start } => {
-                    let whole = intake::take(records, asked);
+                    let whole = intake::take(records, asked, self.spec.batch_max_bytes);
                     if self.fresh.remove(&partition) {
                         first_answers.push((partition, serial));
                     }
@@ -129,6 +128,7 @@ impl<C: LocalCluster> Lane<C> {
     /// A batch is damaged, or of an old format. What came before it is appended all the same.
     fn met(&mut self, fault: Fault, partition: TopicIdPartition, serial: u64, at: Offset) {
         match fault {
+            Fault::TooLarge(why) => self.leave(partition, serial, Leaving::TooLarge(why)),
             Fault::UnsupportedFormat(why) => self.leave(partition, serial, Leaving::UnsupportedFormat(why)),
             Fault::Damaged(why) if self.damaged.insert(partition, at) == Some(at) => {
                 self.leave(partition, serial, Leaving::Corrupt(why));

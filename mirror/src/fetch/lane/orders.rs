@@ -102,6 +102,8 @@ pub enum Leaving {
     Refused(ErrorCode),
     /// A batch was damaged twice.
     Corrupt(String),
+    /// A batch is larger than the mirror takes.
+    TooLarge(String),
     /// The source holds an old record format.
     UnsupportedFormat(String),
     /// The gate was closed or opened again.
