@@ -13,6 +13,7 @@
 
 use tarn_record::{BatchHeader, Epoch, Offset};
 
+use crate::gaps::Gap;
 use crate::local_cluster::LogEnds;
 use crate::state::MirrorState;
 
@@ -85,8 +86,10 @@ pub enum Alignment {
         from: Offset,
         /// The epoch of the record before it, `Epoch::NONE` where there is none.
         last_epoch: Epoch,
-        /// Records that the source removed before they were copied: the first of them and their number.
-        gap: Option<(Offset, i64)>,
+        /// Whether the topic is compacted here, so that offsets may be missing within.
+        compacted: bool,
+        /// What the source removed before it was copied.
+        gap: Option<Gap>,
     },
     /// The source has lost what is here: nothing may be appended.
     Diverged(String),
@@ -110,8 +113,9 @@ pub fn local_records(ours: &LogEnds) -> Option<String> {
 
 /// Compares the log here with the source's.
 pub fn align(ours: &LogEnds, content: Content, source: &SourceLog) -> Alignment {
+    let compacted = ours.compacted;
     if ours.log_end <= Offset(0) {
-        return Alignment::GoOn { from: source.log_start, last_epoch: Epoch::NONE, gap: None };
+        return Alignment::GoOn { from: source.log_start, last_epoch: Epoch::NONE, compacted, gap: None };
     }
     if content == Content::Local
         && let Some(why) = local_records(ours)
@@ -124,10 +128,10 @@ pub fn align(ours: &LogEnds, content: Content, source: &SourceLog) -> Alignment 
         return Alignment::Diverged(why);
     }
     if source.log_start <= ours.log_end {
-        return Alignment::GoOn { from: ours.log_end, last_epoch: ours.latest_epoch, gap: None };
+        return Alignment::GoOn { from: ours.log_end, last_epoch: ours.latest_epoch, compacted, gap: None };
     }
-    let gap = Some((ours.log_end, source.log_start.0 - ours.log_end.0));
-    Alignment::GoOn { from: source.log_start, last_epoch: Epoch::NONE, gap }
+    let gap = Some(Gap { first: ours.log_end, next: source.log_start });
+    Alignment::GoOn { from: source.log_start, last_epoch: Epoch::NONE, compacted, gap }
 }
 
 /// True where epochs and ends leave open whether the newest batch here is the source's. Where the newest
@@ -303,7 +307,7 @@ mod tests {
             let ours = ours(0, log_end, epoch);
             if let Alignment::GoOn { from, gap, .. } = align(&ours, Content::Mirrored, &source) {
                 prop_assert_eq!(from.0, log_end.max(log_start));
-                prop_assert_eq!(gap.map_or(0, |(_, count)| count) , if log_end == 0 { 0 } else { from.0 - log_end });
+                prop_assert_eq!(gap.map_or(0, |gap| gap.offsets() as i64) , if log_end == 0 { 0 } else { from.0 - log_end });
                 prop_assert!(log_end == 0 || epoch < 0 || (answered == epoch && end >= log_end));
             }
         }
@@ -350,7 +354,8 @@ mod tests {
         Alignment::GoOn {
             from: Offset(from),
             last_epoch: Epoch(last_epoch),
-            gap: gap.map(|(first, count)| (Offset(first), count)),
+            compacted: false,
+            gap: gap.map(|(first, count)| Gap { first: Offset(first), next: Offset(first + count) }),
         }
     }
 }

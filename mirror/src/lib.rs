@@ -1,6 +1,6 @@
 //! Cluster mirroring (KIP-1279): pulling topics out of another cluster and keeping them as they are.
 //!
-//! The rules are sans-IO (`state`, `alignment`, `coordinator`, `lag`, `fetch::plan`, `sync`); around them
+//! The rules are sans-IO (`state`, `alignment`, `coordinator`, `gaps`, `lag`, `fetch::plan`, `sync`); around them
 //! stand the drivers that own connections and timers (`link`, `fetch::lane`, `manager`). The crate reaches
 //! its own cluster through one trait, `local_cluster`.
 
@@ -8,6 +8,7 @@ pub mod alignment;
 pub mod backoff;
 pub mod coordinator;
 pub mod fetch;
+pub mod gaps;
 pub mod lag;
 pub mod limits;
 pub mod link;

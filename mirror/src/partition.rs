@@ -17,6 +17,7 @@ use tarn_record::{BrokerId, Epoch, Offset};
 
 use crate::alignment::{Alignment, Content};
 use crate::backoff::Backoff;
+use crate::gaps::{Gap, Gaps};
 use crate::limits;
 use crate::local_cluster::{KnownState, MirrorGeneration};
 use crate::reasons::{Reason, Treatment};
@@ -58,6 +59,8 @@ pub struct Aligned {
     pub from: Offset,
     /// The epoch of the record before it.
     pub last_epoch: Epoch,
+    /// Whether the topic is compacted here, so that offsets may be missing within.
+    pub compacted: bool,
 }
 
 /// How failures are tried again.
@@ -145,6 +148,7 @@ pub struct Partition {
     terminal: Option<(Reason, Arc<str>)>,
     attempts: u16,
     holds: u32,
+    gaps: Gaps,
     busy: bool,
 }
 
@@ -164,6 +168,7 @@ impl Partition {
             terminal: None,
             attempts: 0,
             holds: 0,
+            gaps: Gaps::default(),
             busy: false,
         }
     }
@@ -240,6 +245,16 @@ impl Partition {
         Some((failed.reason?, failed.message.clone().unwrap_or_default()))
     }
 
+    /// What is to be shown where nothing is wrong now.
+    pub fn notice(&self) -> Option<(Reason, Arc<str>)> {
+        Some((Reason::SourceGap, Arc::from(self.gaps.said()?)))
+    }
+
+    /// The source removed something before it was copied; how much of that is news.
+    pub fn missed(&mut self, gap: Gap) -> u64 {
+        self.gaps.add(gap)
+    }
+
     /// Which retry it is in; 0 for none, −1 where it is not tried again.
     pub fn retry_attempt(&self) -> i16 {
         match (&self.trouble, self.state()) {
@@ -304,6 +319,7 @@ impl Partition {
             self.trouble = None;
             self.terminal = None;
             self.attempts = 0;
+            self.gaps = Gaps::default();
         }
         self.bound = bound;
         if self.raising.is_some_and(|raising| bound.leader_epoch > raising.above) {
@@ -372,8 +388,8 @@ impl Partition {
     /// Histories were compared.
     pub fn compared(&mut self, alignment: Alignment) {
         match alignment {
-            Alignment::GoOn { from, last_epoch, .. } => {
-                self.aligned = Some(Aligned { from, last_epoch });
+            Alignment::GoOn { from, last_epoch, compacted, .. } => {
+                self.aligned = Some(Aligned { from, last_epoch, compacted });
                 self.went_well();
             }
             Alignment::Diverged(why) => self.fails_for_good(Reason::SourceTruncated, Arc::from(why)),

@@ -254,6 +254,43 @@ fn a_batch_larger_than_the_fetch_passes_and_one_larger_than_allowed_fails_its_pa
 }
 
 #[test]
+fn offsets_that_are_missing_at_the_source_are_said_and_mirroring_goes_on() {
+    let source = Source::new("source");
+    source.topic("orders", 2, 0);
+    produce(&source, "orders", 0, 9);
+    produce(&source, "orders", 1, 2);
+    source.log("orders", 0, |log| drop(log.batches.remove(4)));
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 2));
+    let missed = |message: &str| {
+        let standing = eventually_some(|| {
+            let standing = mirror.standing(&cluster, "orders", 0);
+            standing.filter(|now| now.message.as_ref().is_some_and(|said| said.contains(message)))
+        });
+        assert_eq!((standing.state, standing.reason), (MirrorState::Mirroring, Some(Reason::SourceGap)));
+    };
+    missed("offsets 7 to 8 (2)");
+    assert_eq!(mirror.handle.metrics().gap_records.get(), 2);
+    // The same where the source removes what is not copied yet: the partition leaves its lane meanwhile.
+    let start = source.log("orders", 0, |log| {
+        (0..6).for_each(|_| log.produce(2));
+        log.batches.drain(..12);
+        log.start = log.batches[0].0;
+        log.start
+    });
+    missed(&format!("the newest offsets 18 to {}", start - 1));
+    eventually(|| {
+        let partition = cluster.partition("orders", 0).expect("it was begun");
+        let there = source.log("orders", 0, |log| log.end());
+        cluster.state().logs[&partition].end() == there
+    });
+    let other = mirror.standing(&cluster, "orders", 1).expect("it is mirrored");
+    assert_eq!((other.state, other.reason), (MirrorState::Mirroring, None));
+}
+
+#[test]
 fn a_batch_that_was_damaged_on_the_way_is_fetched_again() {
     let source = Source::new("source");
     source.topic("orders", 1, 0);

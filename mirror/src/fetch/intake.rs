@@ -8,6 +8,8 @@ use bytes::Bytes;
 use tarn_record::validate::mirrored;
 use tarn_record::{BatchError, BatchHeader, Epoch, Offset, ValidBatch, batches};
 
+use crate::gaps::Gap;
+
 /// The part of a response that may be appended.
 #[derive(Clone, Debug)]
 pub struct Taken {
@@ -17,6 +19,8 @@ pub struct Taken {
     pub next: Offset,
     /// The leader epoch of the last batch, `Epoch::NONE` where there is none.
     pub last_epoch: Epoch,
+    /// Offsets that are missing before and between them: compaction leaves such, nothing else should.
+    pub gaps: Vec<Gap>,
     /// What is wrong with what follows.
     pub fault: Option<Fault>,
 }
@@ -53,7 +57,18 @@ pub fn take(records: Bytes, asked: Offset, batch_max_bytes: usize) -> Taken {
         Some(last) => (last.header().next_offset(), last.header().leader_epoch),
         None => (asked, Epoch::NONE),
     };
-    Taken { batches: found, next, last_epoch, fault }
+    let gaps = gaps(&found, asked);
+    Taken { batches: found, next, last_epoch, gaps, fault }
+}
+
+fn gaps(batches: &[ValidBatch], asked: Offset) -> Vec<Gap> {
+    let mut expected = asked;
+    let gap = |batch: &ValidBatch| {
+        let header = batch.header();
+        let first = std::mem::replace(&mut expected, header.next_offset());
+        (header.base_offset > first).then_some(Gap { first, next: header.base_offset })
+    };
+    batches.iter().filter_map(gap).collect()
 }
 
 /// The place and size of the first batch that is too large; a last one that was cut short says its size too.
@@ -131,6 +146,18 @@ mod tests {
             assert!(matches!(&taken.fault, Some(Fault::TooLarge(why)) if why.contains("offset 6")));
         }
         assert_eq!(take(received, Offset(5), large.len()).fault, None);
+    }
+
+    #[test]
+    fn offsets_that_are_missing_are_told_before_and_between_batches() {
+        let gaps = |records: &[Bytes], asked| {
+            let taken = take(records.concat().into(), Offset(asked), MAX);
+            taken.gaps.iter().map(|gap| (gap.first.0, gap.next.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(gaps(&[batch(5, 2), batch(7, 1)], 5), []);
+        assert_eq!(gaps(&[batch(5, 2), batch(9, 1), batch(20, 1)], 3), [(3, 5), (7, 9), (10, 20)]);
+        assert_eq!(gaps(&[batch(5, 3)], 6), [], "it was asked for from within");
+        assert_eq!(gaps(&[], 6), []);
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub struct Assignment {
     pub last_epoch: Epoch,
     /// The leader epoch at the source.
     pub leader_epoch: Epoch,
+    /// Whether the topic is compacted here, so that offsets may be missing within.
+    pub compacted: bool,
 }
 
 /// What the source understands.
@@ -106,6 +108,8 @@ pub struct News {
     pub generation: MirrorGeneration,
     /// The offset that was asked for.
     pub asked: Offset,
+    /// Whether the topic is compacted here.
+    pub compacted: bool,
     /// What came.
     pub what: What,
 }
@@ -169,6 +173,7 @@ struct Entry {
     asked: Option<Offset>,
     last_epoch: Epoch,
     leader_epoch: Epoch,
+    compacted: bool,
     /// When it last had records: where there is no session, who waited longest is asked for first.
     turn: u64,
 }
@@ -190,9 +195,11 @@ impl FetchPlan {
 
     /// Adds a partition, or gives it another assignment.
     pub fn add(&mut self, assignment: Assignment) {
-        let Assignment { partition, topic, serial, generation, from, last_epoch, leader_epoch } = assignment;
+        let Assignment { partition, topic, serial, generation, from, last_epoch, leader_epoch, compacted } =
+            assignment;
+        let wanted = from;
         let mut entry =
-            Entry { serial, generation, wanted: from, asked: None, last_epoch, leader_epoch, turn: 0 };
+            Entry { serial, generation, wanted, asked: None, last_epoch, leader_epoch, compacted, turn: 0 };
         if self.forgotten.get(&partition) == Some(&topic) {
             self.forgotten.remove(&partition);
         }
@@ -378,8 +385,8 @@ impl FetchPlan {
             },
             code => What::Error(code, hint(&data, endpoints)),
         };
-        let Entry { serial, generation, wanted: asked, .. } = *entry;
-        Some(News { partition, serial, generation, asked, what })
+        let Entry { serial, generation, wanted: asked, compacted, .. } = *entry;
+        Some(News { partition, serial, generation, asked, compacted, what })
     }
 
     fn here(&self, id_there: Uuid, name: &str) -> Option<TopicId> {

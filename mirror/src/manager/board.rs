@@ -65,6 +65,8 @@ pub(super) struct Written {
     pub(super) state: MirrorState,
     pub(super) retry_attempt: i16,
     pub(super) trouble: Option<(Reason, Arc<str>)>,
+    /// Shown where there is no trouble.
+    pub(super) notice: Option<(Reason, Arc<str>)>,
     pub(super) is_in_lane: bool,
 }
 
@@ -207,7 +209,8 @@ impl Board {
 }
 
 impl MirrorBoard {
-    /// A partition's own trouble comes first, then its link's, then that of finding the source at all.
+    /// A partition's own trouble comes first, then its link's, then that of finding the source at all, then
+    /// what it has missed.
     fn standing(&self, partition: TopicIdPartition) -> Option<Standing> {
         let (written, lane) = self.partitions.get(&partition)?;
         let of_the_link = || {
@@ -218,7 +221,12 @@ impl MirrorBoard {
             let is_waiting = !written.is_in_lane && written.state != MirrorState::Failed;
             self.tasks.get(&TaskName::Metadata).filter(|_| is_waiting)?.trouble.clone()
         };
-        let trouble = written.trouble.clone().or_else(of_the_link).or_else(of_the_source);
+        let trouble = written
+            .trouble
+            .clone()
+            .or_else(of_the_link)
+            .or_else(of_the_source)
+            .or_else(|| written.notice.clone());
         let (lag, local_high_watermark) =
             lane.as_ref().and_then(|lane| lane.of(partition)).unwrap_or_default();
         Some(Standing {
@@ -243,8 +251,13 @@ mod tests {
     fn a_partition_shows_the_trouble_of_its_link_while_it_stays_mirroring() {
         let board = board();
         let lane = LaneProgress::new(board.clock);
-        let mirroring =
-            Written { state: MirrorState::Mirroring, retry_attempt: 0, trouble: None, is_in_lane: true };
+        let mirroring = Written {
+            state: MirrorState::Mirroring,
+            retry_attempt: 0,
+            trouble: None,
+            notice: None,
+            is_in_lane: true,
+        };
         board.write("m", partition(), mirroring, Some(lane.clone()));
         lane.set_link(Some(LinkTrouble {
             reason: Reason::SourceUnreachable,
@@ -263,8 +276,13 @@ mod tests {
     #[test]
     fn a_partition_that_waits_shows_why_the_source_is_not_found() {
         let board = board();
-        let waiting =
-            Written { state: MirrorState::LogAlignment, retry_attempt: 0, trouble: None, is_in_lane: false };
+        let waiting = Written {
+            state: MirrorState::LogAlignment,
+            retry_attempt: 0,
+            trouble: None,
+            notice: None,
+            is_in_lane: false,
+        };
         board.write("m", partition(), waiting, None);
         assert_eq!(standing(&board).reason, None);
         board.task("m", TaskName::Metadata, Err((Reason::SourceUnreachable, "nobody".into())));

@@ -94,6 +94,7 @@ impl Mirror {
                 from: aligned.from,
                 last_epoch: aligned.last_epoch,
                 leader_epoch: leader.epoch,
+                compacted: aligned.compacted,
             };
             member.partition.joined_lane();
             let key = Key { broker: leader.broker, number: hash(partition) % crew.limits.fetchers };

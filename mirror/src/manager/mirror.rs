@@ -22,6 +22,7 @@ use crate::fetch::budget::FetchBudget;
 use crate::fetch::lane::{LaneReport, Leaving, Left};
 use crate::fetch::plan::{LeaderHint, TopicAtSource};
 use crate::fetch::progress::LaneProgress;
+use crate::gaps::Gap;
 use crate::limits;
 use crate::local_cluster::{Gate, LocalCluster};
 use crate::partition::{Bound, Partition, RetryPolicy, Want};
@@ -219,6 +220,7 @@ impl Mirror {
             state: known.state(),
             retry_attempt: known.retry_attempt(),
             trouble: known.trouble(),
+            notice: known.notice(),
             is_in_lane: known.is_in_lane(),
         };
         shared.board.write(&self.life.mirror, partition, written, lane);
@@ -337,12 +339,14 @@ impl Mirror {
             Outcome::Raised(above) => partition.raise_asked(above, context.now_ms),
             Outcome::Compared(leader, alignment) => {
                 if partition.source() == Some(leader) {
-                    if let Alignment::GoOn { gap: Some((first, count)), .. } = &alignment {
-                        context.shared.metrics.gap_records.add(count.unsigned_abs());
-                        let (mirror, reason) = (&self.life.mirror, Reason::SourceGap.code());
-                        tracing::warn!(%mirror, partition = %at, %first, count, reason, "removed before copied");
-                    }
+                    let gap = match &alignment {
+                        Alignment::GoOn { gap, .. } => *gap,
+                        Alignment::Diverged(_) | Alignment::LocalRecords(_) => None,
+                    };
                     partition.compared(alignment);
+                    if let Some(gap) = gap {
+                        self.missed(at, gap, context);
+                    }
                 }
             }
             Outcome::SourceLost(code) => self.source_lost(at, code, context),
@@ -402,6 +406,14 @@ impl Mirror {
                     }
                 }
             }
+            LaneReport::Missed(missed) => {
+                for (partition, serial, gap) in missed {
+                    if self.lanes.fetches(partition, lane, serial) {
+                        self.missed(partition, gap, context);
+                        self.show(partition, None, context.shared);
+                    }
+                }
+            }
             LaneReport::LinkBroken => self.refresh.look_soon(),
             LaneReport::LinkChanged => {}
             LaneReport::Ended => {
@@ -413,6 +425,18 @@ impl Mirror {
                     }
                 }
             }
+        }
+    }
+
+    /// The source removed offsets before they were copied.
+    fn missed(&mut self, at: TopicIdPartition, gap: Gap, context: &Context<'_>) {
+        let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
+        let news = partition.missed(gap);
+        if news > 0 {
+            context.shared.metrics.gap_records.add(news);
+            let (mirror, reason) = (&self.life.mirror, Reason::SourceGap.code());
+            let (first, next) = (gap.first, gap.next);
+            tracing::warn!(%mirror, partition = %at, %first, %next, reason, "removed before copied");
         }
     }
 

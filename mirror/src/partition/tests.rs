@@ -184,6 +184,19 @@ fn what_was_mirrored_before_it_failed_goes_on_where_it_was() {
 }
 
 #[test]
+fn what_is_missing_is_said_beside_the_state_until_the_binding_is_another() {
+    let mut partition = fetched();
+    assert_eq!(partition.notice(), None);
+    assert_eq!(partition.missed(Gap { first: Offset(5), next: Offset(9) }), 4);
+    assert_eq!((partition.state(), partition.trouble()), (MirrorState::Mirroring, None));
+    assert_eq!(partition.notice().map(|(reason, _)| reason), Some(Reason::SourceGap));
+    partition.answered();
+    assert!(partition.notice().is_some());
+    partition.rebound(Bound { version: 2, ..partition.bound() });
+    assert_eq!(partition.notice(), None);
+}
+
+#[test]
 fn a_batch_of_a_higher_epoch_raises_ours_before_it_is_fetched_again() {
     let mut partition = fetched();
     partition.left_lane();
@@ -362,5 +375,5 @@ fn leader(broker: i32, epoch: i32) -> SourceLeader {
 }
 
 fn go_on() -> Alignment {
-    Alignment::GoOn { from: Offset(0), last_epoch: Epoch::NONE, gap: None }
+    Alignment::GoOn { from: Offset(0), last_epoch: Epoch::NONE, compacted: false, gap: None }
 }

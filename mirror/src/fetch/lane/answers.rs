@@ -10,6 +10,7 @@ use tarn_wire::messages::FetchResponse;
 use super::{Lane, LaneReport, Leaving};
 use crate::fetch::intake::{self, Fault};
 use crate::fetch::plan::{News, Received, What};
+use crate::gaps::Gap;
 use crate::limits;
 use crate::local_cluster::{LocalCluster, MirrorAppend, MirrorAppended};
 
@@ -24,11 +25,12 @@ pub(super) struct TakenResponse {
 }
 
 /// Where an append stands in its partition.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Place {
     partition: TopicIdPartition,
     serial: u64,
     next: Offset,
+    gaps: Vec<Gap>,
 }
 
 impl<C: LocalCluster> Lane<C> {
@@ -64,7 +66,7 @@ impl<C: LocalCluster> Lane<C> {
     pub(super) async fn take(&mut self, news: Vec<News>) -> TakenResponse {
         let mut taken = TakenResponse::default();
         let mut first_answers = Vec::new();
-        for News { partition, serial, generation, asked, what } in news {
+        for News { partition, serial, generation, asked, compacted, what } in news {
             match what {
                 What::Records { records, high_watermark, log_start } => {
                     let whole = intake::take(records, asked, self.spec.batch_max_bytes);
@@ -82,7 +84,8 @@ impl<C: LocalCluster> Lane<C> {
                         self.plan.advance(partition, serial, next, whole.last_epoch);
                         taken.count(&self.spec.metrics, &whole.batches);
                     }
-                    taken.places.push(Place { partition, serial, next });
+                    let gaps = if compacted { Vec::new() } else { whole.gaps };
+                    taken.places.push(Place { partition, serial, next, gaps });
                     taken.appends.push(MirrorAppend {
                         partition,
                         generation,
@@ -148,7 +151,7 @@ impl<C: LocalCluster> Lane<C> {
         }
         let results = self.cluster.append(taken.appends).await;
         let progress = Arc::clone(&self.spec.progress);
-        let mut failed = Vec::new();
+        let (mut failed, mut missed) = (Vec::new(), Vec::new());
         {
             let mut partitions = progress.partitions();
             for (place, result) in taken.places.into_iter().zip(results) {
@@ -158,18 +161,22 @@ impl<C: LocalCluster> Lane<C> {
                             partition.appended(log_end.max(place.next), high_watermark);
                         }
                         self.out_of_step.remove(&place.partition);
+                        missed.extend(place.gaps.into_iter().map(|gap| (place.partition, place.serial, gap)));
                     }
                     other => failed.push((place, other)),
                 }
             }
         }
         for (place, result) in failed {
-            self.not_appended(place, result);
+            self.not_appended(&place, result);
+        }
+        if !missed.is_empty() {
+            (self.spec.report)(LaneReport::Missed(missed));
         }
     }
 
-    fn not_appended(&mut self, place: Place, result: MirrorAppended) {
-        let Place { partition, serial, .. } = place;
+    fn not_appended(&mut self, place: &Place, result: MirrorAppended) {
+        let &Place { partition, serial, .. } = place;
         self.spec.metrics.dropped.add(1);
         let why = match result {
             MirrorAppended::Appended { .. } => return,

@@ -10,6 +10,7 @@ use tarn_wire::ErrorCode;
 use crate::fetch::budget::FetchBudget;
 use crate::fetch::plan::{Assignment, LeaderHint};
 use crate::fetch::progress::LaneProgress;
+use crate::gaps::Gap;
 use crate::metrics::MirrorMetrics;
 use crate::post::Post;
 
@@ -68,6 +69,8 @@ pub enum LaneReport {
     Left(Vec<Left>),
     /// The source has answered for these for the first time, with their serials.
     Answered(Vec<(TopicIdPartition, u64)>),
+    /// Offsets were missing in what was appended, though the topic is not compacted: with the serials.
+    Missed(Vec<(TopicIdPartition, u64, Gap)>),
     /// The connection could not be made, or broke.
     LinkBroken,
     /// The link's state has changed.

@@ -302,6 +302,7 @@ fn assignment(index: i32, serial: u64, from: i64) -> Assignment {
         from: Offset(from),
         last_epoch: Epoch::NONE,
         leader_epoch: Epoch(0),
+        compacted: false,
     }
 }
 
