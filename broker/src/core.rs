@@ -17,6 +17,7 @@ use tarn_quorum::{Answered, ImageUpdate, NotController};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{LocalNotify, Receiver, Sender};
 use tarn_runtime::{CoreId, Queue, blocking, sleep, spawn, wall_clock_ms};
+use tarn_wire::ErrorCode;
 use tracing::warn;
 
 use crate::coordinators::mirror::MirrorMachines;
@@ -208,6 +209,15 @@ impl Core {
         .detach();
     }
 
+    /// Why a partition is not among those of this core.
+    pub(crate) fn absence(&self, partition: TopicIdPartition) -> ErrorCode {
+        match self.view().check_leader(self.node.broker_id(), partition) {
+            // It is about to be here, or could not be opened.
+            Ok(()) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+            Err(error) => error,
+        }
+    }
+
     /// Hands an envelope to a core; to this one without a hop. It waits while the mailbox is full.
     pub async fn deliver(self: &Rc<Core>, to: CoreId, envelope: Envelope) {
         if to == self.id {
@@ -223,15 +233,15 @@ impl Core {
         let now = Timestamp(wall_clock_ms());
         match envelope {
             Envelope::Append(request) => {
-                self.partitions().append(request, now);
+                self.partitions().append(request, now, |partition| self.absence(partition));
                 self.wake_flusher();
             }
-            Envelope::Fetch(read) => self.partitions().fetch(read),
+            Envelope::Fetch(read) => self.partitions().fetch(read, |partition| self.absence(partition)),
             Envelope::CloseInterest(interest) => self.partitions().close_interest(interest),
             Envelope::Arm(interest, wake) => self.partitions().arm(interest, &wake),
             Envelope::Offsets(queries, reply) => lookups::offsets(self, queries, reply),
             Envelope::EpochEnds(queries, reply) => {
-                let _ = reply.fill(lookups::epoch_ends(&self.partitions(), &queries));
+                let _ = reply.fill(lookups::epoch_ends(self, &queries));
             }
             Envelope::Mirrored(appends, reply) => {
                 let appended = self.partitions().append_mirrored(&appends, now);
@@ -277,9 +287,9 @@ impl Core {
     }
 
     async fn on_image(self: &Rc<Core>, update: &ImageUpdate) {
-        *self.image.borrow_mut() = update.image.clone();
+        let before = self.image.replace(update.image.clone());
         self.topic_changes.borrow_mut().note(&update.image, &update.delta);
-        placing::apply(self, &update.delta).await;
+        placing::apply(self, &before, &update.delta).await;
         self.applied.set(update.image.provenance().offset);
         self.image_moved.notify_all();
     }

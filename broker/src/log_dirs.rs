@@ -52,6 +52,15 @@ struct Turn {
     is_over: bool,
 }
 
+/// How a log was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// It is being closed: only its checkpoint can be trusted.
+    Begun,
+    /// All of it is on the disk.
+    InOrder,
+}
+
 /// A log that is in a directory and not open.
 #[derive(Clone, Debug)]
 pub struct Found {
@@ -93,6 +102,21 @@ impl LogDirs {
         if let Some(place) = self.places().by_name.get_mut(&(topic.to_owned(), partition)) {
             (place.topic_id, place.found) = (topic_id, None);
         }
+    }
+
+    /// A log is not open any more, and is to be opened again as this says.
+    pub fn closed(&self, entry: &CheckpointEntry, closing: Closing) {
+        let (name, mut places) = ((entry.topic.to_string(), entry.partition), self.places());
+        let Some(place) = places.by_name.get_mut(&name) else { return };
+        let opening = Opening {
+            clean: closing == Closing::InOrder,
+            recovery_point: entry.recovery_point,
+            log_start: entry.log_start,
+        };
+        let dir = self.dirs[place.dir].path().join(format!("{}-{}", name.0, name.1));
+        let (topic, partition, topic_id) = (name.0, name.1, entry.topic_id);
+        let partition = FoundPartition { topic, partition, topic_id, dir };
+        place.found = Some(Found { partition, opening, high_watermark: entry.high_watermark });
     }
 
     /// The log in a partition's place is another topic's and is given up.
@@ -363,6 +387,22 @@ mod tests {
         assert!(dirs.place("t", P).1.is_some() && dirs.place("t", P).1.is_some(), "until it is open");
         dirs.opened("t", P, TopicId::random());
         assert!(dirs.place("t", P).1.is_none());
+    }
+
+    #[test]
+    fn a_log_that_was_closed_keeps_its_line_and_is_opened_as_it_was_left() {
+        let (dirs, _files) = dirs(&[]);
+        let topic = place(&dirs, "t");
+        let left = entry("t", topic, 5);
+        for (closing, clean) in [(Closing::Begun, false), (Closing::InOrder, true)] {
+            dirs.closed(&left, closing);
+            let (_, found) = dirs.place("t", P);
+            let found = found.expect("it is there and not open");
+            assert_eq!((found.opening.clean, found.high_watermark), (clean, Offset(5)));
+            assert_eq!(found.partition.topic_id, topic);
+            dirs.write_checkpoints(&[]).expect("there is room");
+            assert_eq!(points(&dirs), [("t".to_owned(), 5)]);
+        }
     }
 
     /// One directory in which these logs are, each with a recovery point of 7.

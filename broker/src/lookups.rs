@@ -16,16 +16,22 @@ use crate::replica::Replica;
 
 /// Answers ListOffsets. Searches by timestamp read the log, so they run on another thread.
 pub(crate) fn offsets(core: &Rc<Core>, queries: Vec<OffsetQuery>, reply: ReplySlot<Vec<OffsetAnswer>>) {
-    let found: Vec<Looked> = queries.iter().map(|query| look(&core.partitions(), query)).collect();
+    let found: Vec<Looked> = queries.iter().map(|query| look(core, query)).collect();
     if found.iter().all(|looked| matches!(looked, Looked::Found(_))) {
         let _ = reply.fill(found.into_iter().map(Looked::finish).collect());
         return;
     }
+    let core = core.clone();
     spawn(Queue::Network, async move {
         let searched = blocking(move || found.into_iter().map(Looked::finish).collect()).await;
-        if let Ok(answers) = searched {
-            let _ = reply.fill(answers);
+        let Ok(mut answers) = searched else { return };
+        // What was found in a log that has gone meanwhile, or not found any more, is no answer.
+        for answer in &mut answers as &mut Vec<OffsetAnswer> {
+            if core.partitions().get(answer.partition).is_none() {
+                *answer = OffsetAnswer::none(answer.partition, core.absence(answer.partition));
+            }
         }
+        let _ = reply.fill(answers);
     })
     .detach();
 }
@@ -63,9 +69,10 @@ impl OffsetAnswer {
     }
 }
 
-fn look(partitions: &Partitions, query: &OffsetQuery) -> Looked {
+fn look(core: &Rc<Core>, query: &OffsetQuery) -> Looked {
+    let partitions = core.partitions();
     let Some(replica) = partitions.get(query.partition) else {
-        return Looked::Found(OffsetAnswer::none(query.partition, ErrorCode::NOT_LEADER_OR_FOLLOWER));
+        return Looked::Found(OffsetAnswer::none(query.partition, core.absence(query.partition)));
     };
     if let Err(error) = replica.check_epoch(query.current_leader_epoch) {
         return Looked::Found(OffsetAnswer::none(query.partition, error));
@@ -100,9 +107,10 @@ fn epoch_at_end(replica: &Replica, visible: Offset) -> Epoch {
 
 /// Answers OffsetForLeaderEpoch (KIP-320).
 pub(crate) fn epoch_ends(
-    partitions: &Partitions,
+    core: &Rc<Core>,
     queries: &[(TopicIdPartition, Epoch, Epoch)],
 ) -> Vec<EpochEndAnswer> {
+    let partitions = core.partitions();
     let answer = |(partition, known, asked): &(TopicIdPartition, Epoch, Epoch)| {
         let none = EpochEndAnswer {
             partition: *partition,
@@ -111,7 +119,7 @@ pub(crate) fn epoch_ends(
             end_offset: Offset::NONE,
         };
         let Some(replica) = partitions.get(*partition) else {
-            return EpochEndAnswer { error: ErrorCode::NOT_LEADER_OR_FOLLOWER, ..none };
+            return EpochEndAnswer { error: core.absence(*partition), ..none };
         };
         if let Err(error) = replica.check_epoch(*known) {
             return EpochEndAnswer { error, ..none };

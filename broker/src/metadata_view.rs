@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use tarn_image::{Binding, BrokerRegistration, MetadataImage, TopicImage};
-use tarn_record::{BrokerId, Epoch, PartitionIndex, TopicId, TopicIdPartition};
+use tarn_record::{BrokerId, Epoch, TopicId, TopicIdPartition};
 use tarn_wire::ErrorCode;
 
 use crate::named::{Named, TopicKey};
-use crate::replica::Leadership;
 
 /// One image of the metadata, as one broker reads it.
 #[derive(Clone, Debug)]
@@ -71,11 +70,6 @@ impl MetadataView {
         topic.partitions.contains_key(index).then_some(partition)
     }
 
-    /// True where there is such a partition.
-    pub fn exists(&self, partition: TopicIdPartition) -> bool {
-        self.image.topics().partition(partition.topic_id, partition.partition).is_some()
-    }
-
     /// The partition's leader and its epoch; the leader may be `BrokerId::NONE`.
     pub fn leader(&self, partition: TopicIdPartition) -> Option<(BrokerId, Epoch)> {
         let found = self.image.topics().partition(partition.topic_id, partition.partition)?;
@@ -92,14 +86,6 @@ impl MetadataView {
             Some((leader, _)) if leader != broker => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
             Some(_) => Ok(()),
         }
-    }
-
-    /// The partitions of a topic that `broker` leads.
-    pub fn led_by(&self, broker: BrokerId, topic: &TopicImage) -> Vec<(TopicIdPartition, Leadership)> {
-        let led = topic.partitions.iter().filter(|(_, partition)| partition.leader == broker);
-        let named =
-            |partition: &PartitionIndex| TopicIdPartition { topic_id: topic.id, partition: *partition };
-        led.map(|(index, partition)| (named(index), Leadership::of(partition))).collect()
     }
 
     /// How a topic is bound to a mirror.

@@ -111,13 +111,19 @@ impl Partitions {
         self.is_closed
     }
 
-    /// Appends what clients produced, and answers or lets the request wait.
-    pub fn append(&mut self, request: AppendRequest, now: Timestamp) {
+    /// Appends what clients produced, and answers or lets the request wait; `absence` says why a partition
+    /// is not here.
+    pub fn append(
+        &mut self,
+        request: AppendRequest,
+        now: Timestamp,
+        absence: impl Fn(TopicIdPartition) -> ErrorCode,
+    ) {
         let mut produced = Vec::with_capacity(request.items.len());
         let mut open = Vec::new();
         for (partition, batch) in &request.items {
             let Some(replica) = self.replicas.get_mut(partition) else {
-                produced.push(Produced::failed(*partition, ErrorCode::NOT_LEADER_OR_FOLLOWER, None));
+                produced.push(Produced::failed(*partition, absence(*partition), None));
                 continue;
             };
             let result = replica.append(batch, request.acks, now);
@@ -185,8 +191,8 @@ impl Partitions {
             .collect()
     }
 
-    /// Reads for a fetch session, and keeps what it wants.
-    pub fn fetch(&mut self, read: FetchRead) {
+    /// Reads for a fetch session, and keeps what it wants; `absence` says why a partition is not here.
+    pub fn fetch(&mut self, read: FetchRead, absence: impl Fn(TopicIdPartition) -> ErrorCode) {
         let interest = read.interest;
         self.interests.open(interest, read.wake);
         for partition in read.forgets {
@@ -209,7 +215,7 @@ impl Partitions {
             self.interests.fetch(interest, read.scope, read.max_bytes, |partition, wanted, limit, first| {
                 match replicas.get(&partition) {
                     Some(replica) => replica.read(wanted, limit, first, read.isolation),
-                    None => FetchedPartition::failed(partition, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+                    None => FetchedPartition::failed(partition, absence(partition)),
                 }
             });
         // A session that has gone closes its interest itself.

@@ -1,23 +1,30 @@
 //! Which replicas this core has: opening, changing and giving up partitions as the metadata says.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use tarn_image::{MetadataDelta, TopicImage};
-use tarn_log::{Log, LogError};
+use tarn_image::{MetadataDelta, MetadataImage, TopicImage};
+use tarn_log::{Log, LogDir, LogError};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::{Queue, blocking, spawn, wall_clock_ms};
 use tarn_wire::ErrorCode;
 use tracing::{error, info};
 
+use crate::closing::close_logs;
 use crate::core::Core;
+use crate::envelope::CheckpointEntry;
+use crate::log_dirs::Closing;
 use crate::replica::{Binding, Leadership, Replica};
 
 /// Opens every partition of the image that belongs to this core: at start-up, before it serves.
 pub(crate) async fn open_all(core: &Rc<Core>) {
     for topic in core.view().topics() {
-        for (partition, leadership) in mine(core, topic) {
-            open_or_say(core, topic, partition, leadership).await;
+        for (partition, leadership) in owned(core, topic) {
+            if let Some(leadership) = leadership {
+                open_or_say(core, topic, partition, leadership).await;
+            }
         }
     }
 }
@@ -69,10 +76,12 @@ async fn make_way(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartiti
     matches!(made, Ok(Ok(())))
 }
 
-/// Brings the partitions of this core up to a change of the metadata.
-pub(crate) async fn apply(core: &Rc<Core>, delta: &MetadataDelta) {
-    for (topic_id, name) in &delta.topics_deleted {
-        delete(core, *topic_id, name).await;
+/// Brings the partitions of this core up to a change of the metadata; `before` is what was in force.
+pub(crate) async fn apply(core: &Rc<Core>, before: &MetadataImage, delta: &MetadataDelta) {
+    for topic_id in delta.topics_deleted.keys() {
+        if let Some(topic) = before.topics().by_id(*topic_id) {
+            delete(core, topic).await;
+        }
         core.forget_rules(*topic_id);
     }
     let view = core.view();
@@ -96,15 +105,23 @@ fn changed_topics(core: &Rc<Core>, delta: &MetadataDelta) -> BTreeSet<TopicId> {
     changed
 }
 
-/// The partitions of a topic that this broker leads and this core owns.
-fn mine(core: &Rc<Core>, topic: &TopicImage) -> Vec<(TopicIdPartition, Leadership)> {
-    let mut led = core.view().led_by(core.node().broker_id(), topic);
-    led.retain(|(partition, _)| core.owner(*partition) == core.id());
-    led
+/// The partitions of a topic that belong to this core, and how this broker leads each, if it does.
+fn owned(core: &Rc<Core>, topic: &TopicImage) -> Vec<(TopicIdPartition, Option<Leadership>)> {
+    let broker = core.node().broker_id();
+    let named = topic.partitions.iter().map(|(index, registered)| {
+        let partition = TopicIdPartition { topic_id: topic.id, partition: *index };
+        (partition, Leadership::of(broker, registered))
+    });
+    named.filter(|(partition, _)| core.owner(*partition) == core.id()).collect()
 }
 
 async fn change(core: &Rc<Core>, topic: &TopicImage) {
-    for (partition, leadership) in mine(core, topic) {
+    let mut given_up = Vec::new();
+    for (partition, leadership) in owned(core, topic) {
+        let Some(leadership) = leadership else {
+            given_up.extend(give_up(core, partition, ErrorCode::NOT_LEADER_OR_FOLLOWER));
+            continue;
+        };
         let binding = core.view().binding(&topic.name).map(Binding::new);
         let rules = core.rules(topic);
         let known = core.partitions().get(partition).is_some();
@@ -117,6 +134,26 @@ async fn change(core: &Rc<Core>, topic: &TopicImage) {
             continue;
         }
         open_or_say(core, topic, partition, leadership).await;
+    }
+    if !given_up.is_empty() {
+        resign(core, given_up).await;
+    }
+}
+
+/// Takes a partition out of service; whatever waits on it is told at once.
+fn give_up(core: &Rc<Core>, partition: TopicIdPartition, error: ErrorCode) -> Option<Replica> {
+    core.machines().unload(partition);
+    core.partitions().remove(partition, error)
+}
+
+/// Somebody else leads these partitions: their logs stay, closed.
+async fn resign(core: &Rc<Core>, replicas: Vec<Replica>) {
+    let log_dirs = core.node().log_dirs();
+    for replica in &replicas {
+        log_dirs.closed(&CheckpointEntry::of(replica), Closing::Begun);
+    }
+    for entry in close_logs(core, replicas).await {
+        log_dirs.closed(&entry, Closing::InOrder);
     }
 }
 
@@ -154,28 +191,47 @@ fn open(
 
 /// Deletes a topic's logs. What waits on them is told first, and their flushes end before a directory is
 /// renamed: what a flush writes there must not find the log of a topic that has the name next.
-async fn delete(core: &Rc<Core>, topic_id: TopicId, name: &str) {
-    let partitions = core.partitions().iter().map(|replica| replica.partition()).collect::<Vec<_>>();
-    let mut removed = Vec::new();
-    for partition in partitions.into_iter().filter(|partition| partition.topic_id == topic_id) {
-        removed.extend(core.partitions().remove(partition, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
-        core.machines().unload(partition);
+async fn delete(core: &Rc<Core>, topic: &TopicImage) {
+    let partitions: Vec<_> = owned(core, topic).into_iter().map(|(partition, _)| partition).collect();
+    let mut replicas = Vec::new();
+    for partition in &partitions {
+        replicas.extend(give_up(core, *partition, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
     }
-    let partitions: Vec<_> = removed.iter().map(Replica::partition).collect();
     core.flushes_ended(&partitions).await;
-    for replica in removed {
+    let log_dirs = core.node().log_dirs();
+    for replica in replicas {
         let partition = replica.partition();
-        let (dir, _) = core.node().log_dirs().place(name, partition.partition);
-        core.node().log_dirs().forget(name, partition.partition);
+        let (dir, _) = log_dirs.place(&topic.name, partition.partition);
         match replica.into_log().delete() {
-            Ok(renamed) => spawn(Queue::Background, async move {
-                let removed = blocking(move || dir.remove(&renamed)).await;
-                if !matches!(removed, Ok(Ok(()))) {
-                    error!(%partition, ?removed, "the files of a deleted partition stay until the next start");
-                }
-            })
-            .detach(),
+            Ok(renamed) => remove_later(partition, dir, renamed),
+            Err(error) => error!(%partition, %error, "a deleted partition keeps its directory"),
+        }
+        log_dirs.forget(&topic.name, partition.partition);
+    }
+    for partition in partitions {
+        delete_closed(core, topic, partition);
+    }
+}
+
+/// Deletes a log that is here and not open: another broker led it, or it could not be opened.
+fn delete_closed(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) {
+    let log_dirs = core.node().log_dirs();
+    let (dir, found) = log_dirs.place(&topic.name, partition.partition);
+    if let Some(found) = found.filter(|found| found.partition.topic_id == topic.id) {
+        match dir.rename_for_deletion(&found.partition) {
+            Ok(renamed) => remove_later(partition, dir, renamed),
             Err(error) => error!(%partition, %error, "a deleted partition keeps its directory"),
         }
     }
+    log_dirs.forget(&topic.name, partition.partition);
+}
+
+fn remove_later(partition: TopicIdPartition, dir: Arc<LogDir>, renamed: PathBuf) {
+    spawn(Queue::Background, async move {
+        let removed = blocking(move || dir.remove(&renamed)).await;
+        if !matches!(removed, Ok(Ok(()))) {
+            error!(%partition, ?removed, "the files of a deleted partition stay until the next start");
+        }
+    })
+    .detach();
 }

@@ -139,7 +139,8 @@ fn append(
         ErrorCode::UNKNOWN_SERVER_ERROR
     })?;
     let items = vec![(partition, batch)];
-    core.partitions().append(AppendRequest { items, acks: Acks::All, deadline_ms, reply }, now);
+    let request = AppendRequest { items, acks: Acks::All, deadline_ms, reply };
+    core.partitions().append(request, now, |partition| core.absence(partition));
     core.wake_flusher();
     Ok(())
 }

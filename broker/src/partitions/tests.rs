@@ -11,7 +11,8 @@ use tarn_runtime::channel::{Reply, reply};
 use tempfile::TempDir;
 
 use super::*;
-use crate::replica::Leadership;
+use crate::interest::{Scope, Wanted};
+use crate::replica::{Isolation, Leadership};
 use crate::rules::TopicRules;
 
 #[test]
@@ -87,6 +88,24 @@ fn closed_partitions_answer_what_waits_and_take_nothing() {
     assert!(world.partitions.is_closed());
 }
 
+#[test]
+fn who_waits_on_a_partition_that_goes_is_told_at_once_and_why() {
+    for why in [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION] {
+        let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::Group });
+        world.lead(0, ALONE);
+        let wake = Flag::default();
+        assert_eq!(world.fetch(&wake, Scope::All, why), [ErrorCode::NONE]);
+        let mut produced = world.send(0, Acks::All);
+        assert_eq!(world.fetch(&wake, Scope::News, why), []);
+        world.partitions.arm(SESSION, &wake);
+        assert!(!wake.is_raised(), "nothing is committed yet");
+        world.partitions.remove(world.partition(0), why);
+        assert_eq!(at_once(&mut produced).map(|produced| produced.error), Some(why));
+        assert!(wake.is_raised());
+        assert_eq!(world.fetch(&wake, Scope::News, why), [why]);
+    }
+}
+
 /// The partitions of one topic.
 struct World {
     partitions: Partitions,
@@ -140,13 +159,39 @@ impl World {
     fn send(&mut self, partition: i32, acks: Acks) -> Reply<Vec<Produced>> {
         let (slot, answer) = reply();
         let items = vec![(self.partition(partition), one_record())];
-        self.partitions.append(AppendRequest { items, acks, deadline_ms: 1000, reply: slot }, NOW);
+        let request = AppendRequest { items, acks, deadline_ms: 1000, reply: slot };
+        self.partitions.append(request, NOW, |_| ErrorCode::NOT_LEADER_OR_FOLLOWER);
         answer
     }
 
     /// Sends one record; what is answered at once.
     fn produce(&mut self, partition: i32, acks: Acks) -> Option<Produced> {
         at_once(&mut self.send(partition, acks))
+    }
+
+    /// What a session of partition 0 is told, where a partition that has gone has gone for this reason.
+    fn fetch(&mut self, wake: &Flag, scope: Scope, absence: ErrorCode) -> Vec<ErrorCode> {
+        let (slot, mut answer) = reply();
+        let wanted = Wanted {
+            fetch_offset: Offset(0),
+            max_bytes: 1000,
+            current_leader_epoch: Epoch::NONE,
+            last_fetched_epoch: Epoch::NONE,
+        };
+        let read = FetchRead {
+            interest: SESSION,
+            wake: wake.clone(),
+            upserts: if scope == Scope::All { vec![(self.partition(0), wanted)] } else { Vec::new() },
+            forgets: Vec::new(),
+            requeue: Vec::new(),
+            scope,
+            max_bytes: 1000,
+            isolation: Isolation::ReadUncommitted,
+            reply: slot,
+        };
+        self.partitions.fetch(read, |_| absence);
+        let found = block_on(poll_once(&mut answer)).expect("it does not wait").expect("it is answered");
+        found.iter().map(|partition| partition.error).collect()
     }
 
     fn run(&mut self, jobs: Vec<(TopicIdPartition, FlushJob)>) {
@@ -156,6 +201,7 @@ impl World {
     }
 }
 
+const SESSION: InterestId = InterestId(1);
 const ALONE: Leadership = Leadership { epoch: Epoch(1), replicas: 1, in_sync: 1 };
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 

@@ -1,7 +1,7 @@
 //! What the metadata says of a partition that this broker leads.
 
 use tarn_image::PartitionRegistration;
-use tarn_record::Epoch;
+use tarn_record::{BrokerId, Epoch};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,13 +15,13 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// As `partition` is registered.
-    pub fn of(partition: &PartitionRegistration) -> Leadership {
-        Leadership {
+    /// As `partition` is registered; `None` where `broker` does not lead it.
+    pub fn of(broker: BrokerId, partition: &PartitionRegistration) -> Option<Leadership> {
+        (partition.leader == broker).then(|| Leadership {
             epoch: partition.leader_epoch,
             replicas: partition.replicas.len(),
             in_sync: partition.isr.len(),
-        }
+        })
     }
 
     /// Where fewer replicas are in sync than have to be: how many have to be. More than there are replicas

@@ -2,5 +2,6 @@
 
 mod configs;
 mod internal;
+mod parked;
 mod running;
 mod stopping;

@@ -33,6 +33,9 @@ pub(super) fn response(core: &Rc<Core>, held: &HeldSession, found: Found, versio
     for partition in found.into_partitions() {
         let Some(key) = session.named.key_of(partition.partition.topic_id) else { continue };
         let mut data = partition_data(core, partition, &mut response.node_endpoints);
+        if data.error_code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0 {
+            data.error_code = unknown(key).0;
+        }
         if version < WITH_EPOCHS {
             (data.current_leader, data.diverging_epoch) = Default::default();
         }
@@ -42,7 +45,7 @@ pub(super) fn response(core: &Rc<Core>, held: &HeldSession, found: Found, versio
         response.node_endpoints.clear();
     }
     for (key, index) in session.named.missing() {
-        push(&mut response, key, unknown(key, *index));
+        push(&mut response, key, missing(key, *index));
     }
     response
 }
@@ -58,14 +61,18 @@ fn push(response: &mut FetchResponse, key: &TopicKey, data: PartitionData) {
     }
 }
 
-fn unknown(key: &TopicKey, index: PartitionIndex) -> PartitionData {
-    let error = match key {
+/// What a client is told of a topic that is not there, by how it names topics.
+fn unknown(key: &TopicKey) -> ErrorCode {
+    match key {
         TopicKey::Name(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         TopicKey::Id(_) => ErrorCode::UNKNOWN_TOPIC_ID,
-    };
+    }
+}
+
+fn missing(key: &TopicKey, index: PartitionIndex) -> PartitionData {
     PartitionData {
         partition_index: index.0,
-        error_code: error.0,
+        error_code: unknown(key).0,
         high_watermark: -1,
         aborted_transactions: None,
         ..Default::default()
