@@ -12,6 +12,7 @@ pub mod metadata_log;
 pub mod quorum_state;
 pub mod raft;
 pub mod request;
+pub mod retention;
 pub mod server;
 pub mod snapshot;
 pub mod speculative;

@@ -1,20 +1,25 @@
 //! The log of the cluster's metadata: `__cluster_metadata-0` and the snapshots beside it.
 //!
 //! Owned by the controller's thread. It is an ordinary partition log in Kafka's format, always flushed
-//! before anything in it counts.
+//! before anything in it counts. Old snapshots go with the log below them (`retention`).
+//!
+//! Invariant: some snapshot reaches up to the log's start, where that is not 0.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tarn_image::config::server::MetadataLogConfig;
 use tarn_log::disk::Disk;
 use tarn_log::{
     AppendError, FlushJob, FlushPolicy, Flushed, Log, LogConfig, LogDir, LogError, Opening, ReadError,
+    RemovalJob,
 };
 use tarn_record::{BatchError, Epoch, Offset, PartitionIndex, Timestamp, TopicId, ValidBatch, batches};
 use tarn_wire::{EncodeError, MetadataRecord};
 use thiserror::Error;
 
 use crate::batch::{self, NotMetadata, VoterName};
+use crate::retention::{self, KeptSnapshot};
 use crate::snapshot::{self, SnapshotError, SnapshotId};
 
 /// The topic of the metadata log.
@@ -49,6 +54,16 @@ pub enum MetadataLogError {
     /// A snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// Records that are neither in a snapshot nor in the log.
+    #[error(
+        "the metadata from offset {from} up to {start} is missing: no finished snapshot reaches the log's start"
+    )]
+    Gap {
+        /// Where the newest finished snapshot ends.
+        from: Offset,
+        /// Where the log starts.
+        start: Offset,
+    },
 }
 
 impl MetadataLogError {
@@ -70,6 +85,9 @@ pub struct MetadataLog {
     dir: PathBuf,
     disk: Arc<dyn Disk>,
     voter: Option<VoterName>,
+    limits: MetadataLogConfig,
+    /// From the oldest to the newest.
+    snapshots: Vec<KeptSnapshot>,
     bytes_since_snapshot: u64,
     last_timestamp: Timestamp,
 }
@@ -107,28 +125,48 @@ impl MetadataLog {
     pub fn open(
         log_dir: &Arc<LogDir>,
         voter: Option<VoterName>,
+        limits: &MetadataLogConfig,
         now: Timestamp,
     ) -> Result<Opened, MetadataLogError> {
         let (disk, dir) = (log_dir.disk().clone(), log_dir.path().join(format!("{TOPIC}-0")));
         let config = Arc::new(LogConfig {
-            segment_bytes: 1024 * 1024 * 1024,
+            segment_bytes: limits.segment_bytes.unsigned_abs(),
+            segment_ms: limits.segment_ms,
             flush: FlushPolicy::Group,
             ..LogConfig::default()
         });
         let snapshot = if disk.exists(&dir) { snapshot::newest(&disk, &dir)? } else { None };
         let has_log = disk.exists(&dir) && disk.list(&dir)?.iter().any(|entry| entry.name.ends_with(".log"));
-        let log = if has_log {
+        let mut log = if has_log {
             let opening =
                 Opening { clean: log_dir.was_clean(), recovery_point: Offset(0), log_start: Offset(0) };
             Log::open(log_dir, TOPIC, PartitionIndex(0), config, opening, now)?.0
         } else {
             Log::create(log_dir, TOPIC, PartitionIndex(0), TopicId::METADATA, config, now)?
         };
-        let bytes_since_snapshot = log.size_bytes();
-        let last_timestamp = now;
-        let log = MetadataLog { log, dir, disk, voter, bytes_since_snapshot, last_timestamp };
         let from = snapshot.as_ref().map_or(Offset(0), |(id, _)| id.end_offset);
-        let batches = log.replay(from.max(log.log.start()))?;
+        if from < log.start() {
+            return Err(MetadataLogError::Gap { from, start: log.start() });
+        }
+        if from > log.end() {
+            // The snapshot says more than the log, which lost its end or was never there.
+            log.truncate_fully_and_start_at(from, now)?.removal.run()?;
+        }
+        let mut log = MetadataLog {
+            snapshots: snapshot::kept(&disk, &dir)?,
+            limits: limits.clone(),
+            log,
+            dir,
+            disk,
+            voter,
+            bytes_since_snapshot: 0,
+            last_timestamp: now,
+        };
+        let (batches, bytes) = log.replay(from)?;
+        log.bytes_since_snapshot = bytes;
+        let last = batches.last().map(|batch| batch.timestamp);
+        let last = last.or_else(|| log.snapshots.last()?.last_timestamp);
+        log.last_timestamp = last.unwrap_or(now);
         Ok(Opened { log, snapshot, batches })
     }
 
@@ -200,7 +238,7 @@ impl MetadataLog {
         Ok(self.log.flushed(flushed)?)
     }
 
-    /// Writes a snapshot that ends at `id`, and drops older ones but the one before it.
+    /// Writes a snapshot that ends at `id`.
     ///
     /// # Errors
     /// The disk's refusal.
@@ -213,14 +251,28 @@ impl MetadataLog {
         let contents = snapshot::contents(id, records, self.voter.as_ref(), self.last_timestamp, now)?;
         snapshot::store(&self.disk, &self.dir, id, &contents)?;
         self.bytes_since_snapshot = 0;
-        let mut older = snapshot::list(&self.disk, &self.dir)?;
-        older.sort();
-        older.retain(|other| *other < id && other.end_offset > Offset(0));
-        older.pop();
-        for old in older {
-            self.disk.remove_file(&self.dir.join(old.to_string()))?;
-        }
+        let last_timestamp = Some(Timestamp(self.last_timestamp.0.max(0)));
+        self.snapshots.push(KeptSnapshot { id, bytes: contents.len() as u64, last_timestamp });
         Ok(())
+    }
+
+    /// Deletes the oldest snapshots and the log below those that stay, as far as the retention of the
+    /// metadata says. The jobs remove the log's files.
+    ///
+    /// # Errors
+    /// The disk's refusal.
+    pub fn shorten(&mut self, now: Timestamp) -> Result<Vec<RemovalJob>, MetadataLogError> {
+        let mut removals = Vec::new();
+        let next = |log: &MetadataLog| {
+            retention::next_to_keep(&log.snapshots, log.log.size_bytes(), &log.limits, now)
+        };
+        while let Some(keep) = next(self) {
+            // The log first: what a crash leaves has a snapshot that reaches the log's start.
+            removals.extend(self.log.advance_start(keep.end_offset, now)?);
+            let oldest = self.snapshots.remove(0);
+            self.disk.remove_file(&self.dir.join(oldest.id.to_string()))?;
+        }
+        Ok(removals)
     }
 
     /// Closes the log.
@@ -245,8 +297,9 @@ impl MetadataLog {
         Ok(appended.last)
     }
 
-    fn replay(&self, from: Offset) -> Result<Vec<MetadataBatch>, MetadataLogError> {
-        let mut replayed = Vec::new();
+    /// The batches from an offset on, and how many bytes they have.
+    fn replay(&self, from: Offset) -> Result<(Vec<MetadataBatch>, u64), MetadataLogError> {
+        let (mut replayed, mut bytes) = (Vec::new(), 0);
         let mut next = from;
         while next < self.log.end() {
             let plan = self.log.read(next, REPLAY_BYTES, true, self.log.end())?;
@@ -256,6 +309,7 @@ impl MetadataLog {
             for batch in batches(plan.read()?) {
                 let batch = batch?;
                 next = batch.header().next_offset();
+                bytes += batch.bytes().len() as u64;
                 replayed.push(MetadataBatch {
                     last_offset: batch.header().last_offset(),
                     epoch: batch.header().leader_epoch,
@@ -264,6 +318,141 @@ impl MetadataLog {
                 });
             }
         }
-        Ok(replayed)
+        Ok((replayed, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_log::{Descriptors, RealDisk};
+    use tarn_wire::messages::FeatureLevelRecord;
+    use tempfile::TempDir;
+
+    const EPOCH: Epoch = Epoch(1);
+
+    #[test]
+    fn a_log_that_is_too_large_goes_up_to_a_snapshot_and_is_read_from_there() {
+        let world = World::new(limits(6000, -1));
+        let mut log = world.open(Timestamp(0)).expect("it is new").log;
+        for round in 1..=5 {
+            append(&mut log, 100, Timestamp(round));
+            snapshot(&mut log, Timestamp(round));
+        }
+        append(&mut log, 3, Timestamp(6));
+        let (end, before) = (log.end(), world.files(".log"));
+        shorten(&mut log, Timestamp(6));
+        assert!(world.files(".log") < before, "segments went");
+        let (start, kept) = (log.log.start(), world.files(".checkpoint"));
+        assert!(Offset(0) < start && start < end && kept < 5, "{start} {kept}");
+        assert_eq!(Some(start), log.snapshots.first().map(|oldest| oldest.id.end_offset));
+        log.close().expect("there is room");
+        let again = world.open(Timestamp(7)).expect("snapshot and log make it whole");
+        assert_eq!(again.snapshot.map(|(id, _)| id.end_offset), Some(end.plus(-3)));
+        assert_eq!((again.batches.len(), again.log.end()), (3, end));
+    }
+
+    #[test]
+    fn a_snapshot_that_is_too_old_goes_with_the_log_below_the_next() {
+        let world = World::new(limits(-1, 1000));
+        let mut log = world.open(Timestamp(0)).expect("it is new").log;
+        for at in [0, 500, 5000] {
+            append(&mut log, 10, Timestamp(at));
+            snapshot(&mut log, Timestamp(at));
+        }
+        shorten(&mut log, Timestamp(1000));
+        assert_eq!(log.snapshots.len(), 3, "none is older than that");
+        shorten(&mut log, Timestamp(1500));
+        assert_eq!((log.snapshots.len(), log.log.start()), (2, Offset(20)));
+        log.close().expect("there is room");
+        let again = world.open(Timestamp(9000)).expect("it is whole").log;
+        let kept: Vec<_> = again.snapshots.iter().map(|one| one.last_timestamp).collect();
+        assert_eq!(kept, [Some(Timestamp(500)), Some(Timestamp(5000))], "as the files say");
+    }
+
+    #[test]
+    fn a_log_without_the_snapshot_that_reaches_its_start_is_not_taken_for_whole() {
+        let world = World::new(limits(0, -1));
+        let mut log = world.open(Timestamp(0)).expect("it is new").log;
+        for round in 1..=3 {
+            append(&mut log, 100, Timestamp(round));
+            snapshot(&mut log, Timestamp(round));
+        }
+        shorten(&mut log, Timestamp(4));
+        log.close().expect("there is room");
+        for kept in log.snapshots {
+            std::fs::remove_file(log.dir.join(kept.id.to_string())).expect("it is there");
+        }
+        let refused = world.open(Timestamp(5)).map(|_| ());
+        assert!(matches!(refused, Err(MetadataLogError::Gap { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_snapshot_beyond_the_log_is_where_the_log_goes_on() {
+        let world = World::new(limits(-1, -1));
+        let mut log = world.open(Timestamp(0)).expect("it is new").log;
+        append(&mut log, 10, Timestamp(1));
+        let id = SnapshotId { end_offset: Offset(50), epoch: EPOCH };
+        log.write_snapshot(id, &[record()], Timestamp(2)).expect("there is room");
+        log.close().expect("there is room");
+        let mut again = world.open(Timestamp(3)).expect("the snapshot says it all").log;
+        assert_eq!(again.append(&[record()], EPOCH, Timestamp(4)).expect("there is room"), Offset(50));
+    }
+
+    struct World {
+        dir: Arc<LogDir>,
+        limits: MetadataLogConfig,
+        files: TempDir,
+    }
+
+    impl World {
+        fn new(limits: MetadataLogConfig) -> World {
+            let files = tempfile::tempdir().expect("a directory");
+            let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100));
+            World { dir: dir.expect("it is new"), limits, files }
+        }
+
+        fn open(&self, now: Timestamp) -> Result<Opened, MetadataLogError> {
+            MetadataLog::open(&self.dir, None, &self.limits, now)
+        }
+
+        /// How many files of a kind the log has.
+        fn files(&self, suffix: &str) -> usize {
+            let files = std::fs::read_dir(self.files.path().join(format!("{TOPIC}-0"))).expect("it is there");
+            let named = files.map(|file| file.expect("an entry").file_name().to_string_lossy().into_owned());
+            named.filter(|name| name.ends_with(suffix)).count()
+        }
+    }
+
+    fn limits(max_retention_bytes: i64, max_retention_ms: i64) -> MetadataLogConfig {
+        MetadataLogConfig {
+            segment_bytes: 2000,
+            segment_ms: i64::MAX,
+            max_record_bytes_between_snapshots: 1000,
+            max_snapshot_interval_ms: 0,
+            max_idle_interval_ms: 0,
+            max_retention_bytes,
+            max_retention_ms,
+        }
+    }
+
+    fn append(log: &mut MetadataLog, records: usize, now: Timestamp) {
+        for _ in 0..records {
+            log.append(&[record()], EPOCH, now).expect("there is room");
+        }
+    }
+
+    fn snapshot(log: &mut MetadataLog, now: Timestamp) {
+        let id = SnapshotId { end_offset: log.end(), epoch: EPOCH };
+        log.write_snapshot(id, &[record()], now).expect("there is room");
+    }
+
+    fn shorten(log: &mut MetadataLog, now: Timestamp) {
+        let removals = log.shorten(now).expect("there is room");
+        removals.into_iter().try_for_each(RemovalJob::run).expect("the files are there");
+    }
+
+    fn record() -> MetadataRecord {
+        FeatureLevelRecord { name: "metadata.version".into(), feature_level: 33 }.into()
     }
 }

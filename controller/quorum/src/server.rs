@@ -11,7 +11,7 @@ use std::time::Duration;
 use tarn_image::config::server::ServerConfig;
 use tarn_image::features::SUPPORTED;
 use tarn_image::{MetadataDelta, MetadataImage, Provenance};
-use tarn_log::{AppendError, LogDir};
+use tarn_log::{AppendError, LogDir, RemovalJob};
 use tarn_record::{Epoch, Offset, Timestamp, TopicId};
 use tarn_runtime as rt;
 use tarn_runtime::channel::{Receiver, ReplySlot, mailbox};
@@ -108,6 +108,9 @@ pub fn start(options: ControllerOptions) -> Result<Running, ControllerError> {
     Ok(Running { handle: ControllerHandle::new(letters), core })
 }
 
+/// How often it is looked whether old metadata is to be deleted, in milliseconds.
+const SHORTEN_INTERVAL_MS: i64 = 60_000;
+
 /// What waits for a commit: an answer and where it goes.
 type Waiting = (Answered<ControllerResponse>, ReplySlot<Answered<ControllerResponse>>);
 
@@ -123,6 +126,7 @@ struct Controller {
     leading: Option<Epoch>,
     written_at_ms: i64,
     snapshot_at_ms: i64,
+    shortened_at_ms: i64,
     snapshot_end: Offset,
 }
 
@@ -146,7 +150,8 @@ impl Controller {
                 .map(|listener| (listener.name.clone(), listener.host.clone(), listener.port))
                 .collect(),
         });
-        let Opened { log, snapshot, batches } = MetadataLog::open(&log_dir, voter, now)?;
+        let Opened { log, snapshot, batches } =
+            MetadataLog::open(&log_dir, voter, &config.metadata_log, now)?;
         let snapshot_end = snapshot.as_ref().map_or(Offset(0), |(id, _)| id.end_offset);
         let loaded = load::load(snapshot, &batches)?;
         for (feature, level) in loaded.image.features().not_served() {
@@ -161,6 +166,7 @@ impl Controller {
             leading: None,
             written_at_ms: now.0,
             snapshot_at_ms: now.0,
+            shortened_at_ms: 0,
             snapshot_end,
             config,
             cluster_id,
@@ -193,7 +199,7 @@ impl Controller {
             if self.log.end() > before {
                 self.step(Input::Appended(self.log.end())).await?;
             }
-            self.keep_short()?;
+            self.keep_short().await?;
             if stopping {
                 return self.stop().await;
             }
@@ -387,8 +393,29 @@ impl Controller {
         Ok(())
     }
 
-    /// Writes a snapshot where the log has grown enough since the last, or long enough ago.
-    fn keep_short(&mut self) -> Result<(), ControllerError> {
+    /// Writes a snapshot where the log has grown enough since the last, or long enough ago, and deletes
+    /// what is too old or too much.
+    async fn keep_short(&mut self) -> Result<(), ControllerError> {
+        self.snapshot()?;
+        if self.now().0 - self.shortened_at_ms < SHORTEN_INTERVAL_MS {
+            return Ok(());
+        }
+        self.shortened_at_ms = self.now().0;
+        let removals = self.log.shorten(self.now())?;
+        if removals.is_empty() {
+            return Ok(());
+        }
+        let removed = rt::blocking(move || removals.into_iter().try_for_each(RemovalJob::run)).await;
+        if !matches!(removed, Ok(Ok(()))) {
+            tracing::warn!(
+                ?removed,
+                "segments of the metadata log that are not needed stay until the next start"
+            );
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self) -> Result<(), ControllerError> {
         let limits = &self.config.metadata_log;
         let grown =
             self.log.bytes_since_snapshot() >= limits.max_record_bytes_between_snapshots.unsigned_abs();
@@ -402,6 +429,8 @@ impl Controller {
         let id = SnapshotId { end_offset: end, epoch: committed.provenance().epoch };
         self.log.write_snapshot(id, &committed.to_records(), self.now())?;
         (self.snapshot_end, self.snapshot_at_ms) = (end, self.now().0);
+        // What the new snapshot makes unnecessary goes at once.
+        self.shortened_at_ms = 0;
         Ok(())
     }
 

@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tarn_log::Disk;
-use tarn_record::{ControlType, Epoch, Offset, Timestamp, batches};
+use tarn_record::{ControlRecord, ControlType, Epoch, Offset, Timestamp, batches};
 use tarn_wire::messages::{SnapshotFooterRecord, SnapshotHeaderRecord};
-use tarn_wire::{EncodeError, MetadataRecord};
+use tarn_wire::{Cursor, EncodeError, Message, MetadataRecord};
 use thiserror::Error;
 
 use crate::batch::{self, NotMetadata, VoterName};
+use crate::retention::KeptSnapshot;
 
 /// What the names of snapshots end with.
 const SUFFIX: &str = ".checkpoint";
@@ -107,6 +108,32 @@ pub fn contents(
 pub fn store(disk: &Arc<dyn Disk>, dir: &Path, id: SnapshotId, contents: &[u8]) -> Result<(), SnapshotError> {
     let path = dir.join(id.to_string());
     disk.write_atomically(&path, contents).map_err(|cause| SnapshotError::Io { path, cause })
+}
+
+/// The snapshots in `dir` from the oldest to the newest, as retention sees them.
+///
+/// # Errors
+/// A directory or a file that cannot be read.
+pub fn kept(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Vec<KeptSnapshot>, SnapshotError> {
+    let mut ids = list(disk, dir)?;
+    ids.sort();
+    let describe = |id: SnapshotId| {
+        let path = dir.join(id.to_string());
+        let bytes = disk.read_all(&path).map_err(|cause| SnapshotError::Io { path, cause })?;
+        let (length, last_timestamp) = (bytes.len() as u64, last_timestamp(bytes.into()));
+        Ok(KeptSnapshot { id, bytes: length, last_timestamp })
+    };
+    ids.into_iter().map(describe).collect()
+}
+
+/// What the header of a snapshot says of the last record in it.
+fn last_timestamp(snapshot: Bytes) -> Option<Timestamp> {
+    let header = ControlRecord::parse(&batches(snapshot).next()?.ok()?)?;
+    if header.control_type != ControlType::SnapshotHeader {
+        return None;
+    }
+    let header = SnapshotHeaderRecord::decode(&mut Cursor::new(header.value), 0).ok()?;
+    Some(Timestamp(header.last_contained_log_timestamp))
 }
 
 /// The newest finished snapshot in `dir` and its records.
