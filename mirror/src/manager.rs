@@ -41,11 +41,10 @@ use crate::metrics::MirrorMetrics;
 use crate::partition::RetryPolicy;
 use crate::post::Post;
 use crate::source::SourceError;
-use crate::source::metadata::SourceMetadata;
 use board::Board;
 use changes::Changes;
 use mirror::Mirror;
-use refresh::Synced;
+use refresh::{Looked, Synced};
 use work::{Outcome, Work};
 
 /// How long a stop waits for lanes to end.
@@ -106,7 +105,7 @@ enum Event {
     /// Work on partitions has ended.
     Worked { mirror: Life, work: Work, outcomes: Vec<(TopicIdPartition, u64, Outcome)> },
     /// The source has told of its metadata, or why not.
-    Refreshed { mirror: Life, result: Result<SourceMetadata, SourceError> },
+    Refreshed { mirror: Life, result: Result<Looked, SourceError> },
     /// What follows the source beside the records has been brought up to date, or why not.
     Synced { mirror: Life, synced: Synced },
     /// A lane reports.
@@ -195,6 +194,11 @@ impl ManagerHandle {
     /// How the tasks of a mirror stand that follow the source beside the records.
     pub fn tasks(&self, mirror: &str) -> Vec<TaskStanding> {
         self.shared.board.tasks(mirror)
+    }
+
+    /// The clusters from which the source of a mirror has the topics that it mirrors.
+    pub fn upstream(&self, mirror: &str) -> Vec<String> {
+        self.shared.board.clusters_upstream(mirror)
     }
 
     /// The counters of this node.

@@ -8,6 +8,7 @@ pub mod configs;
 pub mod connections;
 pub mod metadata;
 pub mod offsets;
+pub mod upstream;
 
 use tarn_image::config::mirror::{InvalidMirror, MirrorConfig, Patterns};
 use tarn_record::TopicId;
@@ -32,6 +33,8 @@ pub struct SourceTopic {
     pub partitions: i32,
     /// What is set for it there and copied here.
     pub configs: Vec<(String, String)>,
+    /// Why it must not be mirrored: it would come back to the cluster it began in.
+    pub loop_of: Option<String>,
 }
 
 impl SourceTopic {
@@ -154,11 +157,13 @@ pub async fn resolve(
         .collect();
     let names: Vec<&str> = wanted.iter().map(|(name, _)| &***name).collect();
     let mut configs = configs::ask(&client, &names, config).await?;
+    let upstream = upstream::ask(&client).await?;
     let topic = |(name, topic): (&std::sync::Arc<str>, &metadata::TopicMetadata)| SourceTopic {
         name: name.to_string(),
         id: topic.id,
         partitions: topic.count(),
         configs: configs.remove(&**name).unwrap_or_default(),
+        loop_of: upstream.loop_of(name, own_cluster_id),
     };
     Ok(wanted.into_iter().map(topic).collect())
 }

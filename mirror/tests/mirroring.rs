@@ -291,6 +291,35 @@ fn offsets_that_are_missing_at_the_source_are_said_and_mirroring_goes_on() {
 }
 
 #[test]
+fn a_topic_that_the_source_mirrors_from_here_is_not_mirrored_back() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    source.topic("other", 1, 0);
+    produce(&source, "orders", 0, 3);
+    source.state().mirrors = vec![("destination".into(), "other".into()), ("far".into(), "orders".into())];
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders,other,bound");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    let task = eventually_some(|| mirror.handle.tasks("m").into_iter().find(|task| task.reason.is_some()));
+    assert_eq!((task.name, task.reason), ("topics", Some(Reason::MirrorLoop)));
+    assert_eq!(cluster.partition("other", 0), None);
+    eventually(|| mirror.handle.upstream("m") == ["far"]);
+    // Where it is bound all the same, its partitions wait and say why.
+    source.topic("bound", 1, 0);
+    source.state().mirrors.push(("destination".into(), "bound".into()));
+    cluster.bind("bound", source.id("bound"), Vec::new());
+    let standing = eventually_some(|| {
+        mirror.standing(&cluster, "bound", 0).filter(|now| now.state == MirrorState::Failed)
+    });
+    assert_eq!(standing.reason, Some(Reason::MirrorLoop));
+    source.state().mirrors.clear();
+    eventually(|| {
+        mirror.standing(&cluster, "bound", 0).is_some_and(|now| now.state == MirrorState::Mirroring)
+    });
+}
+
+#[test]
 fn a_batch_that_was_damaged_on_the_way_is_fetched_again() {
     let source = Source::new("source");
     source.topic("orders", 1, 0);

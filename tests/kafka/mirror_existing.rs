@@ -1,4 +1,5 @@
-//! What is here already when a mirror begins: an empty topic is taken over, records are never.
+//! What is here already when a mirror begins: an empty topic is taken over, records are never, and nothing is
+//! mirrored back to where it came from.
 
 use std::time::Duration;
 use tarn_tests::cluster::Cluster;
@@ -54,6 +55,18 @@ fn a_topic_of_another_id_is_refused_and_the_others_of_the_request_start() {
     let wanted = |topic: &str| topic == "empty";
     await_mirrored(&source.bootstrap(), &here.bootstrap(), wanted, COPIED);
     assert_eq!(assert_identical(&source.bootstrap(), &here.bootstrap(), wanted).records, 7);
+}
+
+#[test]
+fn a_topic_that_is_mirrored_from_here_is_not_mirrored_back() {
+    let (source, here) = two_clusters();
+    here.mirror_from(&source.bootstrap(), "m", "empty");
+    source.create_mirror("back", &[("bootstrap.servers", &here.bootstrap())]).ok();
+    let said = source.mirror("start", &["--mirror", "back", "--topics", "empty"]).failed();
+    for text in ["MIRROR_LOOP", "empty", "mirror m"] {
+        assert!(said.contains(text), "no {text:?} in {said}");
+    }
+    assert_eq!(source.describe_mirror("back"), []);
 }
 
 fn create(tarn: &Tarn, topic: &str, partitions: &str) {

@@ -2,7 +2,7 @@
 //!
 //! Offsets and lags are read from the lanes themselves, so that nothing is written here while records flow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tarn_record::{BrokerId, Offset, TopicIdPartition};
@@ -90,6 +90,8 @@ struct MirrorBoard {
     partitions: BTreeMap<TopicIdPartition, (Written, Option<Arc<LaneProgress>>)>,
     lanes: BTreeMap<u64, (BrokerId, Endpoint, Arc<LaneProgress>)>,
     tasks: BTreeMap<TaskName, Task>,
+    /// The clusters from which the source has what it is asked for.
+    upstream: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -160,6 +162,17 @@ impl Board {
                 Err(trouble) => task.trouble = Some(trouble),
             }
         }
+    }
+
+    pub(super) fn upstream(&self, mirror: &str, clusters: BTreeSet<String>) {
+        if let Some(board) = self.mirrors().get_mut(mirror) {
+            board.upstream = clusters;
+        }
+    }
+
+    pub(super) fn clusters_upstream(&self, mirror: &str) -> Vec<String> {
+        let mirrors = self.mirrors();
+        mirrors.get(mirror).map(|board| board.upstream.iter().cloned().collect()).unwrap_or_default()
     }
 
     pub(super) fn standings(&self, mirror: &str, partitions: &[TopicIdPartition]) -> Vec<Option<Standing>> {

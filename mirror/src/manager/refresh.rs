@@ -21,13 +21,21 @@ use crate::limits;
 use crate::local_cluster::LocalCluster;
 use crate::partition::Want;
 use crate::reasons::Reason;
+use crate::source::connections::Connections;
 use crate::source::metadata::{self, SourceMetadata, TopicMetadata, Topics};
+use crate::source::upstream::{self, Upstream};
 use crate::source::{SourceError, SourceTopic, configs, identify, is_about_permission};
 use crate::sync::discovery::discover;
 use crate::sync::topics::growth;
 
 /// How long the controller may take to add partitions.
 const CREATE_PARTITIONS_MS: i32 = 30_000;
+
+/// What a look at the source has found.
+pub(super) struct Looked {
+    metadata: SourceMetadata,
+    upstream: Upstream,
+}
 
 /// What a sync has to say: nothing, or what is wrong.
 pub(super) type Synced = Result<(), (Reason, String)>;
@@ -115,10 +123,7 @@ impl Mirror {
         let (connections, shared, life) =
             (self.connections.clone(), context.shared.clone(), self.life.clone());
         spawn(Queue::Mirror, async move {
-            let result = match connections.any(&known).await {
-                Ok(client) => metadata::ask(&client, topics).await,
-                Err(error) => Err(error),
-            };
+            let result = look(&connections, &known, topics).await;
             shared.events.put(Event::Refreshed { mirror: life, result });
         })
         .detach();
@@ -138,20 +143,23 @@ impl Mirror {
     /// The source has answered, or not.
     pub(super) fn refreshed(
         &mut self,
-        result: Result<SourceMetadata, SourceError>,
+        result: Result<Looked, SourceError>,
         cluster: &impl LocalCluster,
         context: &mut Context<'_>,
     ) {
         let is_periodic = self.refresh.is_periodic;
-        let identified = result.and_then(|metadata| {
-            identify(&self.config, &metadata, &self.own_cluster_id)?;
-            Ok(metadata)
+        let identified = result.and_then(|looked| {
+            identify(&self.config, &looked.metadata, &self.own_cluster_id)?;
+            Ok(looked)
         });
         let board = &context.shared.board;
         match identified {
-            Ok(metadata) => {
+            Ok(looked) => {
                 board.task(&self.life.mirror, TaskName::Metadata, Ok(()));
-                self.take_metadata(&metadata, context);
+                let (bindings, mirror) = (context.image.bindings(), &self.life.mirror);
+                let is_ours = |topic: &str| bindings.of(topic).is_some_and(|bound| bound.mirror == *mirror);
+                board.upstream(mirror, looked.upstream.clusters_of(is_ours));
+                self.take_metadata(&looked, context);
                 let now_ms = context.now_ms;
                 let is_unresolved = self
                     .partitions
@@ -159,7 +167,7 @@ impl Mirror {
                     .any(|member| member.partition.want(now_ms) == Want::SourceMetadata);
                 self.refresh.ended(now_ms, !is_unresolved);
                 if is_periodic && is_home(&self.life.mirror, context.image, cluster.broker_id()) {
-                    self.begin_sync(&metadata, cluster, context);
+                    self.begin_sync(&looked, cluster, context);
                 }
             }
             Err(error) => {
@@ -178,7 +186,8 @@ impl Mirror {
         }
     }
 
-    fn take_metadata(&mut self, metadata: &SourceMetadata, context: &mut Context<'_>) {
+    fn take_metadata(&mut self, looked: &Looked, context: &mut Context<'_>) {
+        let metadata = &looked.metadata;
         for (broker, endpoint) in &metadata.brokers {
             self.lanes.broker_is_at(*broker, endpoint);
         }
@@ -190,13 +199,20 @@ impl Mirror {
             .filter_map(|(id, topic)| Some((*id, metadata.topics.get(&topic.at_source.name)?)))
             .collect();
         for (id, there) in asked {
-            self.take_topic(id, there, context);
+            self.take_topic(id, there, &looked.upstream, context);
         }
     }
 
-    fn take_topic(&mut self, id: TopicId, there: &TopicMetadata, context: &mut Context<'_>) {
+    fn take_topic(
+        &mut self,
+        id: TopicId,
+        there: &TopicMetadata,
+        upstream: &Upstream,
+        context: &mut Context<'_>,
+    ) {
         let Some(topic) = self.topics.get_mut(&id) else { return };
         let name = topic.at_source.name.clone();
+        let comes_back = upstream.loop_of(&name, &self.own_cluster_id);
         let is_another = !there.id.is_zero() && there.id != id;
         let failure = match there.error {
             ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
@@ -215,6 +231,7 @@ impl Mirror {
                 Reason::SourceTopicRecreated,
                 format!("topic {name} has the id {} at the source, {id} here", there.id),
             )),
+            ErrorCode::NONE => comes_back.map(|why| (Reason::MirrorLoop, why)),
             _ => None,
         };
         if let Some((reason, message)) = failure {
@@ -252,6 +269,12 @@ impl Mirror {
                 Some(member.partition.want(context.now_ms) == Want::SourceMetadata)
             };
             let is_another_topic = reason == Reason::SourceTopicRecreated;
+            if reason == Reason::MirrorLoop
+                && let Some(member) = self.partitions.get_mut(&partition)
+                && !member.partition.is_in_lane()
+            {
+                member.partition.source_lost();
+            }
             if is_another_topic || waits(self) == Some(true) {
                 self.fail(partition, reason, message.into(), context);
                 self.settle(partition, context);
@@ -260,15 +283,20 @@ impl Mirror {
     }
 
     /// Begins with topics that are new at the source, and lets those grow that have grown there.
-    fn begin_sync(&mut self, metadata: &SourceMetadata, cluster: &impl LocalCluster, context: &Context<'_>) {
+    fn begin_sync(&mut self, looked: &Looked, cluster: &impl LocalCluster, context: &Context<'_>) {
+        let Looked { metadata, upstream } = looked;
         let discovered = discover(metadata, &self.config, context.image);
         let grown = growth(&self.life.mirror, metadata, context.image);
         let topic = |name: &Arc<str>| {
             let there = metadata.topics.get(name)?;
             let (name, partitions) = (name.to_string(), there.count());
-            Some(SourceTopic { name, id: there.id, partitions, configs: Vec::new() })
+            let loop_of = upstream.loop_of(&name, &self.own_cluster_id);
+            Some(SourceTopic { name, id: there.id, partitions, configs: Vec::new(), loop_of })
         };
-        let new: Vec<SourceTopic> = discovered.new.iter().filter_map(topic).collect();
+        let found = discovered.new.iter().filter_map(topic);
+        let (back, new): (Vec<SourceTopic>, Vec<SourceTopic>) =
+            found.partition(|topic| topic.loop_of.is_some());
+        let comes_back = back.into_iter().find_map(|topic| Some((Reason::MirrorLoop, topic.loop_of?)));
         let conflict = discovered.conflicts.first().map(|(name, id)| {
             let others = discovered.conflicts.len() - 1;
             let message = format!("topic {name} exists here with another id ({id}), and {others} others");
@@ -298,7 +326,7 @@ impl Mirror {
                 };
                 synced = synced.and(started);
             }
-            let synced = synced.and(conflict.map_or(Ok(()), Err));
+            let synced = synced.and(comes_back.map_or(Ok(()), Err)).and(conflict.map_or(Ok(()), Err));
             shared.events.put(Event::Synced { mirror: life, synced });
         })
         .detach();
@@ -312,6 +340,13 @@ impl Mirror {
         let result = synced.map_err(|(reason, message)| (reason, message.into()));
         context.shared.board.task(&self.life.mirror, TaskName::Topics, result);
     }
+}
+
+/// Asks whichever broker of the source answers.
+async fn look(connections: &Connections, known: &[Endpoint], topics: Topics) -> Result<Looked, SourceError> {
+    let client = connections.any(known).await?;
+    let metadata = metadata::ask(&client, topics).await?;
+    Ok(Looked { metadata, upstream: upstream::ask(&client).await? })
 }
 
 /// True on the broker that does what is done once for a mirror: the one that leads its home partition.

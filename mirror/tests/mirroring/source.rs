@@ -27,6 +27,10 @@ pub(crate) struct State {
     pub(crate) fetched_from: Vec<i64>,
     /// Those that were fetched again, to compare batches.
     pub(crate) compared_at: Vec<i64>,
+    /// How often its metadata were asked for.
+    pub(crate) metadata_asked: usize,
+    /// What it mirrors itself: the cluster, and the topic.
+    pub(crate) mirrors: Vec<(String, String)>,
     /// Its brokers compact every topic by default.
     pub(crate) compacted: bool,
     /// Damages the next answer that has records.
@@ -241,7 +245,8 @@ impl Source {
     }
 
     fn metadata(&self, request: &MetadataRequest) -> MetadataResponse {
-        let state = self.state();
+        let mut state = self.state();
+        state.metadata_asked += 1;
         let topic = |name: &str| {
             let known = state.topics.get(name);
             let partition = |(index, log): (usize, &Log)| metadata_response::MetadataResponsePartition {
@@ -321,6 +326,19 @@ impl Source {
         OffsetForLeaderEpochResponse { topics: topics.collect(), ..Default::default() }
     }
 
+    fn mirrors(&self) -> ListClusterMirrorsResponse {
+        let state = self.state();
+        let listed = |(cluster, topic): &(String, String)| list_cluster_mirrors_response::ListedMirror {
+            mirror_name: "theirs".into(),
+            source_cluster_id: cluster.as_str().into(),
+            topic_count: 1,
+            topic_names: Some(vec![topic.as_str().into()]),
+            ..Default::default()
+        };
+        let mirrors = state.mirrors.iter().map(listed).collect();
+        ListClusterMirrorsResponse { mirrors, ..Default::default() }
+    }
+
     fn configs(&self, request: &DescribeConfigsRequest) -> DescribeConfigsResponse {
         let compacted = self.state().compacted;
         let entry = |name: &str, value: &str, config_source| {
@@ -385,6 +403,7 @@ impl Service for Source {
                     let asked = DescribeConfigsRequest::decode(body, version).expect("it is one");
                     encode_response(id, version, &self.configs(&asked))
                 }
+                ApiKey::LIST_CLUSTER_MIRRORS => encode_response(id, version, &self.mirrors()),
                 ApiKey::FETCH => {
                     let asked = FetchRequest::decode(body, version).expect("it is one");
                     return Outcome::Answer(Box::pin(async move {
@@ -406,6 +425,7 @@ impl Service for Source {
             range(ListOffsetsRequest::KEY, 1, 7),
             range(OffsetForLeaderEpochRequest::KEY, 2, 4),
             range(DescribeConfigsRequest::KEY, 1, 4),
+            range(ListClusterMirrorsRequest::KEY, 0, 0),
         ];
         ApiVersionsData {
             apis: Rc::new(ApiRanges::new(apis)),

@@ -7,9 +7,11 @@ mod states;
 use std::rc::Rc;
 
 use tarn_image::config::mirror::{self, MirrorConfig};
-use tarn_mirror::source;
+use tarn_mirror::reasons::Reason;
+use tarn_mirror::source::{self, SourceTopic};
 use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig as GivenConfig;
 use tarn_wire::messages::list_cluster_mirrors_response::ListedMirror;
+use tarn_wire::messages::start_mirror_topics_response::MirrorTopicResult;
 use tarn_wire::messages::{
     CreateClusterMirrorRequest, CreateClusterMirrorResponse, ListClusterMirrorsRequest,
     ListClusterMirrorsResponse, StartMirrorTopicsRequest, StartMirrorTopicsResponse,
@@ -62,13 +64,19 @@ fn refuse_create(error: ErrorCode, message: String) -> CreateClusterMirrorRespon
 /// Serves StartMirrorTopics: finds the topics that the patterns mean at the source, and lets the
 /// controller decide.
 pub async fn start(core: &Rc<Core>, mut request: StartMirrorTopicsRequest) -> StartMirrorTopicsResponse {
+    let mut refused = Vec::new();
     if request.topics.is_empty() {
         match resolve(core, &request).await {
-            Ok(topics) => request.topics = topics,
+            Ok(found) => {
+                let (back, topics): (Vec<_>, Vec<_>) =
+                    found.into_iter().partition(|topic| topic.loop_of.is_some());
+                request.topics = topics.iter().map(SourceTopic::to_start).collect();
+                refused.extend(back.iter().map(refuse_loop));
+            }
             Err(refused) => return refused,
         }
     }
-    let refused = existing::refuse(core, &mut request).await;
+    refused.extend(existing::refuse(core, &mut request).await);
     match core.decided(core.node().controller().start_mirror_topics(request)).await {
         Ok(mut response) => {
             response.topics.extend(refused);
@@ -81,8 +89,7 @@ pub async fn start(core: &Rc<Core>, mut request: StartMirrorTopicsRequest) -> St
 async fn resolve(
     core: &Rc<Core>,
     request: &StartMirrorTopicsRequest,
-) -> Result<Vec<tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic>, StartMirrorTopicsResponse>
-{
+) -> Result<Vec<SourceTopic>, StartMirrorTopicsResponse> {
     let view = core.view();
     let Some(mirror) = view.image().mirror(&request.mirror_name) else {
         let message = format!("there is no mirror {}", &*request.mirror_name);
@@ -93,8 +100,17 @@ async fn resolve(
     let texts = |patterns: &[Str]| patterns.iter().map(|pattern| pattern.to_string()).collect::<Vec<_>>();
     let (include, exclude) = (texts(&request.include_patterns), texts(&request.exclude_patterns));
     let found = source::resolve(&config, &include, &exclude, core.node().cluster_id()).await;
-    let found = found.map_err(|error| refuse_start(error.code(), error.to_string()))?;
-    Ok(found.iter().map(source::SourceTopic::to_start).collect())
+    found.map_err(|error| refuse_start(error.code(), error.to_string()))
+}
+
+fn refuse_loop(topic: &SourceTopic) -> MirrorTopicResult {
+    let why = topic.loop_of.as_deref().unwrap_or_default();
+    MirrorTopicResult {
+        name: topic.name.as_str().into(),
+        error_code: ErrorCode::INVALID_REQUEST.0,
+        error_message: Some(format!("{}: {why}", Reason::MirrorLoop).into()),
+        ..MirrorTopicResult::default()
+    }
 }
 
 fn refuse_start(error: ErrorCode, message: String) -> StartMirrorTopicsResponse {
@@ -112,6 +128,8 @@ pub fn list(core: &Rc<Core>, request: &ListClusterMirrorsRequest) -> ListCluster
     let named = |filter: &Option<Vec<Str>>, value: &str| {
         filter.as_ref().is_none_or(|names| names.iter().any(|name| &**name == value))
     };
+    let upstream =
+        |mirror: &str| core.node().mirrors().map(|manager| manager.upstream(mirror)).unwrap_or_default();
     let mirrors = image.mirrors().filter(|mirror| {
         named(&request.mirror_names, mirror.name)
             && named(&request.source_cluster_ids, mirror.source_cluster_id().unwrap_or(""))
@@ -130,7 +148,7 @@ pub fn list(core: &Rc<Core>, request: &ListClusterMirrorsRequest) -> ListCluster
             mirror_name: mirror.name.into(),
             source_bootstrap: mirror.bootstrap_servers().into(),
             source_cluster_id: mirror.source_cluster_id().unwrap_or("").into(),
-            upstream_cluster_ids: Vec::new(),
+            upstream_cluster_ids: upstream(mirror.name).into_iter().map(Str::from).collect(),
             topic_count: topics.len() as i32,
             topic_names: request.include_topic_names.then_some(topics),
         }
