@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tarn_mirror::local_cluster::{
-    Gate, KnownState, LocalError, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
+    GateOrder, KnownState, LocalError, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
 };
 use tarn_record::validate::ClientBatch;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, Timestamp, TopicId, TopicIdPartition};
@@ -39,7 +39,7 @@ pub enum Envelope {
     /// The newest batches of logs.
     NewestBatches(Vec<TopicIdPartition>, ReplySlot<Vec<Result<Option<BatchHeader>, LocalError>>>),
     /// Open or close the gates of mirrored partitions.
-    Gates(Vec<(TopicIdPartition, Gate)>, ReplySlot<Vec<Result<MirrorGeneration, LocalError>>>),
+    Gates(Vec<GateOrder>, ReplySlot<Vec<Result<MirrorGeneration, LocalError>>>),
     /// What a coordinator knows of mirrored partitions.
     KnownStates(Vec<(TopicIdPartition, KnownState)>, ReplySlot<Vec<Result<(), LocalError>>>),
     /// A request to a coordinator whose partition this core owns.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use tarn_log::{LogError, TimestampSearch};
-use tarn_mirror::local_cluster::{Gate, KnownState, LocalError, LogEnds, MirrorGeneration};
+use tarn_mirror::local_cluster::{GateOrder, KnownState, LocalError, LogEnds, MirrorGeneration};
 use tarn_record::{BatchHeader, Epoch, Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::ReplySlot;
 use tarn_runtime::{Queue, blocking, spawn};
@@ -160,13 +160,15 @@ pub(crate) fn newest_batches(
 /// Opens and closes gates.
 pub(crate) fn set_gates(
     partitions: &mut Partitions,
-    gates: &[(TopicIdPartition, Gate)],
+    orders: &[GateOrder],
 ) -> Vec<Result<MirrorGeneration, LocalError>> {
-    let mut set = |(partition, gate): &(TopicIdPartition, Gate)| {
-        let replica = partitions.get_mut(*partition);
-        replica.and_then(|replica| replica.set_gate(*gate)).ok_or(LocalError::NotLeader(*partition))
+    let mut set = |order: &GateOrder| {
+        let generation = partitions.next_generation();
+        let replica = partitions.get_mut(order.partition);
+        let is_set = replica.is_some_and(|replica| replica.set_gate(order, generation));
+        is_set.then_some(generation).ok_or(LocalError::NotLeader(order.partition))
     };
-    gates.iter().map(&mut set).collect()
+    orders.iter().map(&mut set).collect()
 }
 
 /// Takes over what a coordinator knows.
@@ -176,9 +178,9 @@ pub(crate) fn set_known_states(
 ) -> Vec<Result<(), LocalError>> {
     let mut set = |(partition, known): &(TopicIdPartition, KnownState)| {
         let replica = partitions.get_mut(*partition).ok_or(LocalError::NotLeader(*partition))?;
-        replica.set_known_state(*known);
+        let is_set = replica.set_known_state(*known);
         partitions.news_of(*partition);
-        Ok(())
+        if is_set { Ok(()) } else { Err(LocalError::NotLeader(*partition)) }
     };
     states.iter().map(&mut set).collect()
 }

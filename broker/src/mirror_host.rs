@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tarn_image::MetadataImage;
 use tarn_mirror::local_cluster::{
-    Gate, KnownState, LocalCluster, LocalError, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
+    GateOrder, KnownState, LocalCluster, LocalError, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
 };
 use tarn_mirror::manager::{CoreTask, MirrorCores};
 use tarn_record::{BatchHeader, BrokerId, TopicIdPartition};
@@ -98,12 +98,9 @@ impl LocalCluster for MirrorHost {
         answered(&partitions, sent).await
     }
 
-    async fn set_gates(
-        &self,
-        gates: Vec<(TopicIdPartition, Gate)>,
-    ) -> Vec<Result<MirrorGeneration, LocalError>> {
-        let partitions: Vec<_> = gates.iter().map(|(partition, _)| *partition).collect();
-        let sent = scatter(&self.0, gates, |(partition, _)| *partition, Envelope::Gates).await;
+    async fn set_gates(&self, gates: Vec<GateOrder>) -> Vec<Result<MirrorGeneration, LocalError>> {
+        let partitions: Vec<_> = gates.iter().map(|order| order.partition).collect();
+        let sent = scatter(&self.0, gates, |order| order.partition, Envelope::Gates).await;
         answered(&partitions, sent).await
     }
 

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use tarn_log::{FlushJob, Flushed, LogError, RemovalJob};
-use tarn_mirror::local_cluster::{MirrorAppend, MirrorAppended};
+use tarn_mirror::local_cluster::{MirrorAppend, MirrorAppended, MirrorGeneration};
 use tarn_record::{Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_wire::ErrorCode;
@@ -36,6 +36,7 @@ pub struct Partitions {
     flushing: HashSet<TopicIdPartition>,
     is_closed: bool,
     removals: Vec<RemovalJob>,
+    generations: u64,
 }
 
 /// A produce request that waits for the high watermark.
@@ -55,11 +56,18 @@ impl Default for Partitions {
             flushing: HashSet::new(),
             is_closed: false,
             removals: Vec::new(),
+            generations: 0,
         }
     }
 }
 
 impl Partitions {
+    /// A generation that no gate of this core has had, also of a partition that left and came back.
+    pub fn next_generation(&mut self) -> MirrorGeneration {
+        self.generations += 1;
+        MirrorGeneration(self.generations)
+    }
+
     /// The replica of a partition.
     pub fn get(&self, partition: TopicIdPartition) -> Option<&Replica> {
         self.replicas.get(&partition)

@@ -81,6 +81,18 @@ pub struct LogEnds {
     pub compacted: bool,
 }
 
+/// What is to become of a partition's gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateOrder {
+    /// The partition.
+    pub partition: TopicIdPartition,
+    /// Its gate from now on.
+    pub gate: Gate,
+    /// The version of the binding that the order follows from. The owning core must know it, so that no
+    /// client writes any more what the mirror is not told of.
+    pub version: i64,
+}
+
 /// Whether a partition takes batches from its mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
@@ -162,11 +174,9 @@ pub trait LocalCluster: Clone + 'static {
         partitions: Vec<TopicIdPartition>,
     ) -> Vec<Result<Option<BatchHeader>, LocalError>>;
 
-    /// Opens or closes gates. One answer for each, in their order, with the generation now in force.
-    async fn set_gates(
-        &self,
-        gates: Vec<(TopicIdPartition, Gate)>,
-    ) -> Vec<Result<MirrorGeneration, LocalError>>;
+    /// Opens or closes gates. One answer for each, in their order, with the generation now in force; NotLeader
+    /// also where the owning core does not know the binding's version yet.
+    async fn set_gates(&self, gates: Vec<GateOrder>) -> Vec<Result<MirrorGeneration, LocalError>>;
 
     /// Tells the owning cores what the coordinator knows, for the read-only guard.
     async fn set_states(&self, states: Vec<(TopicIdPartition, KnownState)>);

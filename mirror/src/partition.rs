@@ -120,7 +120,8 @@ enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GateNow {
     Closed,
-    /// It may be open under an opening that nothing is fetched for any more.
+    /// It may be open under an opening that nothing is fetched for any more; or the owning core does not know
+    /// of the binding yet, and lets clients write.
     MustClose,
     Open(MirrorGeneration),
 }
@@ -160,7 +161,7 @@ impl Partition {
             persisted: None,
             source: None,
             aligned: None,
-            gate: GateNow::Closed,
+            gate: GateNow::MustClose,
             behind: None,
             raising: None,
             in_lane: false,
@@ -320,6 +321,9 @@ impl Partition {
             self.terminal = None;
             self.attempts = 0;
             self.gaps = Gaps::default();
+            if !self.in_lane {
+                self.gate = GateNow::MustClose;
+            }
         }
         self.bound = bound;
         if self.raising.is_some_and(|raising| bound.leader_epoch > raising.above) {

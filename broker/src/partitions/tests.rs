@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use futures_lite::future::{block_on, poll_once};
+use tarn_image::DesiredState;
+use tarn_image::mirrors::Truncation;
 use tarn_log::{Descriptors, FlushPolicy, Log, LogConfig, LogDir, RealDisk};
+use tarn_mirror::local_cluster::{Gate, GateOrder, KnownState, LocalError};
 use tarn_record::builder::{BatchBuilder, Record};
 use tarn_record::validate::{ClientBatch, ProduceRules, client_batch};
 use tarn_record::{Compression, Epoch, PartitionIndex, TimestampType, TopicId};
@@ -12,7 +15,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::interest::{Scope, Wanted};
-use crate::replica::{Isolation, Leadership};
+use crate::lookups::{set_gates, set_known_states};
+use crate::replica::{Binding, Isolation, Leadership};
 use crate::rules::TopicRules;
 
 #[test]
@@ -106,6 +110,35 @@ fn who_waits_on_a_partition_that_goes_is_told_at_once_and_why() {
     }
 }
 
+#[test]
+fn a_gate_is_set_once_no_client_can_write_and_every_opening_has_a_generation_of_its_own() {
+    let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::None });
+    world.lead(0, ALONE);
+    let partition = world.partition(0);
+    let not_yet = Err(LocalError::NotLeader(partition));
+    let order = |gate, version| GateOrder { partition, gate, version };
+    let set = |world: &mut World, order| set_gates(&mut world.partitions, &[order]).remove(0);
+    assert_eq!(set(&mut world, order(Gate::Closed, 1)), not_yet, "the binding is not known");
+    assert_eq!(
+        set_known_states(&mut world.partitions, &[(partition, KnownState::None)]),
+        [not_yet.map(drop)]
+    );
+    world.bind(0, 1);
+    assert_eq!(
+        world.produce(0, Acks::Leader).map(|produced| produced.error),
+        Some(ErrorCode::POLICY_VIOLATION)
+    );
+    assert!(
+        set(&mut world, order(Gate::Closed, 2)).is_err(),
+        "it may have let clients write under version 1"
+    );
+    let first = set(&mut world, order(Gate::Open, 1)).expect("it is bound");
+    let gone = world.partitions.remove(partition, ErrorCode::NOT_LEADER_OR_FOLLOWER).expect("it was led");
+    world.lead_log(0, gone.into_log(), ALONE);
+    world.bind(0, 1);
+    assert!(set(&mut world, order(Gate::Open, 1)).expect("it is bound") > first, "also when it comes back");
+}
+
 /// The partitions of one topic.
 struct World {
     partitions: Partitions,
@@ -147,8 +180,26 @@ impl World {
         let named = self.partition(partition);
         let config = self.rules.log.clone();
         let log = Log::create(&self.dir, "t", named.partition, self.topic, config, NOW).expect("it is new");
+        self.lead_log(partition, log, leadership);
+    }
+
+    fn lead_log(&mut self, partition: i32, log: Log, leadership: Leadership) {
+        let named = self.partition(partition);
         let replica = Replica::new(named, "t".into(), log, leadership, Offset(0), self.rules.clone());
         self.partitions.insert(replica);
+    }
+
+    /// The metadata binds the partition to a mirror.
+    fn bind(&mut self, partition: i32, version: i64) {
+        let (named, rules) = (self.partition(partition), self.rules.clone());
+        let desired = tarn_image::Binding {
+            mirror: "m".into(),
+            desired: DesiredState::Mirroring,
+            version,
+            truncation: Truncation::Refused,
+        };
+        let replica = self.partitions.get_mut(named).expect("it is led");
+        replica.on_metadata(ALONE, rules, Some(Binding::new(desired)));
     }
 
     fn replica(&self, partition: i32) -> &Replica {

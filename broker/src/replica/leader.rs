@@ -16,7 +16,9 @@ use std::sync::Arc;
 use tarn_log::{
     AppendError, Appended, FlushJob, FlushPolicy, Flushed, Log, LogError, ReadError, ReadPlan, RemovalJob,
 };
-use tarn_mirror::local_cluster::{Gate, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration};
+use tarn_mirror::local_cluster::{
+    Gate, GateOrder, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
+};
 use tarn_record::{ClientBatch, Epoch, Offset, Timestamp, TopicIdPartition};
 use tarn_wire::ErrorCode;
 
@@ -48,7 +50,6 @@ pub struct Replica {
     high_watermark: Offset,
     rules: Arc<TopicRules>,
     binding: Option<Binding>,
-    generations: u64,
     watchers: Vec<Watcher>,
     removals: Vec<RemovalJob>,
 }
@@ -88,7 +89,6 @@ impl Replica {
             high_watermark,
             rules,
             binding: None,
-            generations: 0,
             watchers: Vec::new(),
             removals: Vec::new(),
         };
@@ -253,22 +253,24 @@ impl Replica {
         std::mem::take(&mut self.removals)
     }
 
-    /// Opens or closes the gate for a mirror's appends. Every opening has a generation of its own.
-    /// `None` where this core does not know yet that the partition is mirrored.
-    pub fn set_gate(&mut self, gate: Gate) -> Option<MirrorGeneration> {
-        let binding = self.binding.as_mut()?;
-        self.generations += 1;
-        let generation = MirrorGeneration(self.generations);
-        binding.gate = (gate == Gate::Open).then_some(generation);
-        Some(generation)
+    /// Opens the gate for a mirror's appends under a generation of its own, or closes it. False where this
+    /// core does not know of that binding yet, so that clients may still write what comes first.
+    pub fn set_gate(&mut self, order: &GateOrder, generation: MirrorGeneration) -> bool {
+        match &mut self.binding {
+            Some(binding) if binding.desired.version >= order.version => {
+                binding.gate = (order.gate == Gate::Open).then_some(generation);
+                true
+            }
+            _ => false,
+        }
     }
 
-    /// What the coordinator knows of the partition.
-    pub fn set_known_state(&mut self, known: KnownState) {
-        if let Some(binding) = &mut self.binding {
-            binding.known = known;
-        }
+    /// What the coordinator knows of the partition. False where this core does not know of its binding yet.
+    pub fn set_known_state(&mut self, known: KnownState) -> bool {
+        let Some(binding) = &mut self.binding else { return false };
+        binding.known = known;
         self.advance_high_watermark();
+        true
     }
 
     /// Where the log begins and ends.

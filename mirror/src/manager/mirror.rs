@@ -24,7 +24,7 @@ use crate::fetch::plan::{LeaderHint, TopicAtSource};
 use crate::fetch::progress::LaneProgress;
 use crate::gaps::Gap;
 use crate::limits;
-use crate::local_cluster::{Gate, LocalCluster};
+use crate::local_cluster::{Gate, GateOrder, LocalCluster};
 use crate::partition::{Bound, Partition, RetryPolicy, Want};
 use crate::reasons::Reason;
 use crate::source::connections::Connections;
@@ -486,9 +486,13 @@ impl Mirror {
     }
 }
 
+/// Every binding's version is this or higher.
+const ANY_VERSION: i64 = i64::MIN;
+
 /// Closes gates; whoever no longer leads the partition needs no answer.
 fn close(cluster: &impl LocalCluster, partitions: Vec<TopicIdPartition>) {
     let cluster = cluster.clone();
-    let gates = partitions.into_iter().map(|partition| (partition, Gate::Closed)).collect();
+    let order = |partition| GateOrder { partition, gate: Gate::Closed, version: ANY_VERSION };
+    let gates = partitions.into_iter().map(order).collect();
     spawn(Queue::Mirror, async move { drop(cluster.set_gates(gates).await) }).detach();
 }

@@ -18,7 +18,7 @@ use tarn_wire::{ErrorCode, Str};
 use super::compare;
 use crate::alignment::{Alignment, Content};
 use crate::fetch::budget::FetchBudget;
-use crate::local_cluster::{Gate, KnownState, LocalCluster, MirrorGeneration};
+use crate::local_cluster::{Gate, GateOrder, KnownState, LocalCluster, MirrorGeneration};
 use crate::partition::{Bound, Persisted, Want};
 use crate::reasons::Reason;
 use crate::source::connections::Connections;
@@ -245,7 +245,9 @@ fn state_to_write(item: &Item) -> WriteMirrorStatePartition {
 
 async fn set_gates(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
     let gate = |item: &Item| if item.want == Want::OpenGate { Gate::Open } else { Gate::Closed };
-    let set = cluster.set_gates(items.iter().map(|item| (item.partition, gate(item))).collect()).await;
+    let order =
+        |item: &Item| GateOrder { partition: item.partition, gate: gate(item), version: item.bound.version };
+    let set = cluster.set_gates(items.iter().map(order).collect()).await;
     let outcome = |(item, result): (&Item, Result<MirrorGeneration, _>)| match (result, gate(item)) {
         (Ok(generation), Gate::Open) => Outcome::GateOpened(generation),
         (Ok(_), Gate::Closed) => Outcome::GateClosed,

@@ -8,12 +8,13 @@ const POLICY: RetryPolicy =
 
 #[test]
 fn a_new_partition_goes_through_alignment_to_fetching_and_persists_twice() {
-    let mut partition = partition();
+    let mut partition = Partition::new(bound());
     let mut written = Vec::new();
     let steps = run(&mut partition, &mut written);
     assert_eq!(
         steps,
         [
+            "CloseGate",
             "ReadState",
             "WriteState",
             "SourceMetadata",
@@ -28,6 +29,20 @@ fn a_new_partition_goes_through_alignment_to_fetching_and_persists_twice() {
     assert_eq!(written, [MirrorState::LogAlignment, MirrorState::Mirroring]);
     assert_eq!(partition.state(), MirrorState::Mirroring);
     assert_eq!(partition.want(0), Want::Nothing);
+}
+
+#[test]
+fn nothing_is_asked_before_the_owning_core_lets_no_client_write() {
+    let mut partition = Partition::new(bound());
+    assert_eq!(partition.want(0), Want::CloseGate);
+    partition.failed(Reason::DestinationNoLeader, "not yet".into(), 0, 0.5, &POLICY);
+    assert!(matches!(partition.want(0), Want::Wait(_)));
+    assert_eq!(partition.state(), MirrorState::LogAlignment, "that is no failure");
+    partition.gate_closed();
+    assert_eq!(partition.want(0), Want::ReadState);
+    partition.state_read(persisted(MirrorState::Stopped));
+    partition.rebound(Bound { version: 2, ..bound() });
+    assert_eq!(partition.want(0), Want::CloseGate, "a binding that is new may have let them write until now");
 }
 
 #[test]
@@ -100,6 +115,7 @@ fn a_failed_partition_waits_for_a_new_version_of_the_binding() {
     assert_eq!((partition.want(0), partition.state()), (Want::Nothing, MirrorState::Failed));
     assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::CorruptBatch));
     partition.rebound(Bound { version: 2, ..partition.bound() });
+    partition.gate_closed();
     assert_eq!(partition.want(0), Want::WriteState(MirrorState::LogAlignment));
     assert_eq!(partition.state(), MirrorState::LogAlignment);
 }
@@ -167,6 +183,7 @@ fn local_records_fail_for_good_and_a_new_version_aligns_again() {
     partition.state_written(MirrorState::Failed, 4, 1);
     assert_eq!(partition.want(u64::MAX), Want::Nothing);
     partition.rebound(Bound { version: 2, ..partition.bound() });
+    partition.gate_closed();
     assert_eq!(partition.want(0), Want::WriteState(MirrorState::LogAlignment));
 }
 
@@ -179,7 +196,10 @@ fn what_was_mirrored_before_it_failed_goes_on_where_it_was() {
     partition.state_written(MirrorState::Failed, 4, 1);
     partition.rebound(Bound { version: 2, ..partition.bound() });
     let mut written = Vec::new();
-    assert_eq!(run(&mut partition, &mut written), ["Compare", "WriteState", "OpenGate", "Fetch"]);
+    assert_eq!(
+        run(&mut partition, &mut written),
+        ["CloseGate", "Compare", "WriteState", "OpenGate", "Fetch"]
+    );
     assert_eq!(written, [MirrorState::Mirroring]);
 }
 
@@ -355,8 +375,15 @@ fn do_step(partition: &mut Partition, want: Want, now_ms: u64) {
     }
 }
 
+fn bound() -> Bound {
+    Bound { desired: DesiredState::Mirroring, version: 1, leader_epoch: Epoch(0) }
+}
+
+/// A partition of which the owning core knows that it is mirrored.
 fn partition() -> Partition {
-    Partition::new(Bound { desired: DesiredState::Mirroring, version: 1, leader_epoch: Epoch(0) })
+    let mut partition = Partition::new(bound());
+    partition.gate_closed();
+    partition
 }
 
 fn fetched() -> Partition {

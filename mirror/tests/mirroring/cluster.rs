@@ -302,12 +302,9 @@ impl LocalCluster for Cluster {
         partitions.iter().map(|partition| Ok(newest(partition))).collect()
     }
 
-    async fn set_gates(
-        &self,
-        gates: Vec<(TopicIdPartition, Gate)>,
-    ) -> Vec<Result<MirrorGeneration, LocalError>> {
+    async fn set_gates(&self, gates: Vec<GateOrder>) -> Vec<Result<MirrorGeneration, LocalError>> {
         let mut state = self.state();
-        let set = |(partition, gate)| {
+        let set = |GateOrder { partition, gate, .. }| {
             let log = state.logs.entry(partition).or_default();
             log.generations += 1;
             log.gate = (gate == Gate::Open).then_some(log.generations);
