@@ -45,6 +45,9 @@ pub const REFRESH_MS: (u64, u64) = (50, 3_000);
 /// The first and the longest wait of a partition that waits for its own cluster.
 pub const HOLD_MS: (u64, u64) = (20, 2_000);
 
+/// The longest wait for an answer of this cluster itself.
+pub const LOCAL_ANSWER_MAX: Duration = Duration::from_secs(30);
+
 /// How long to wait for the metadata to show a raised leader epoch before it is asked for again.
 pub const EPOCH_SHOWN_WITHIN_MS: u64 = 5_000;
 

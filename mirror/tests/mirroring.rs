@@ -7,15 +7,16 @@ mod source;
 
 use std::time::{Duration, Instant};
 
-use cluster::Cluster;
+use cluster::{COORDINATORS, Cluster};
 use source::{Serving, Source};
 use tarn_image::config::mirror::{MirrorConfig, stored};
 use tarn_image::config::server::MirrorNodeConfig;
+use tarn_mirror::coordinator::coordinator_partition;
 use tarn_mirror::manager::{CoreTask, Manager, ManagerHandle, MirrorCores, Standing};
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::source::{SourceError, cluster_id, resolve};
 use tarn_mirror::state::MirrorState;
-use tarn_record::ValidBatch;
+use tarn_record::{PartitionIndex, TopicIdPartition, ValidBatch};
 use tarn_runtime::{CoreHandle, CoreSpec, Queue, spawn, spawn_core};
 
 #[test]
@@ -317,6 +318,51 @@ fn a_topic_that_the_source_mirrors_from_here_is_not_mirrored_back() {
     eventually(|| {
         mirror.standing(&cluster, "bound", 0).is_some_and(|now| now.state == MirrorState::Mirroring)
     });
+}
+
+#[test]
+fn a_coordinator_that_does_not_answer_holds_up_only_its_own_partitions() {
+    let source = Source::new("source");
+    source.topic("orders", 12, 0);
+    let stuck = PartitionIndex(1);
+    let waits = |index: i32| {
+        let partition = TopicIdPartition { topic_id: source.id("orders"), partition: PartitionIndex(index) };
+        coordinator_partition("m", partition, COORDINATORS) == stuck
+    };
+    let (waiting, others): (Vec<i32>, Vec<i32>) = (0..12).partition(|index| waits(*index));
+    assert!(!waiting.is_empty() && !others.is_empty(), "both kinds are there");
+    (0..12).for_each(|index| produce(&source, "orders", index, 2));
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    cluster.state().stuck_coordinator = Some(stuck);
+    let mirror = Mirroring::begin(&cluster);
+    for index in others {
+        eventually(|| is_copied(&source, &cluster, "orders", index));
+    }
+    for index in waiting {
+        let standing = mirror.standing(&cluster, "orders", index).expect("it is led here");
+        assert_eq!(standing.state, MirrorState::LogAlignment);
+    }
+}
+
+#[test]
+fn a_controller_that_does_not_answer_is_asked_once_and_holds_up_no_partition() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 2);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders,later");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    cluster.state().stuck_controller = true;
+    source.topic("later", 1, 0);
+    eventually(|| cluster.state().starts_asked == 2);
+    let looks = source.state().metadata_asked;
+    eventually(|| source.state().metadata_asked > looks + 3);
+    assert_eq!(cluster.state().starts_asked, 2);
+    produce(&source, "orders", 0, 2);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    drop(mirror);
 }
 
 #[test]

@@ -8,7 +8,10 @@
 //! * memory for a response is reserved before its request is sent and given back after its append;
 //! * of one partition, at most one answer is being appended while the next is under way, and where an
 //!   append fails, what is under way is dropped and asked for again;
-//! * what cannot be appended now is never kept.
+//! * what cannot be appended now is never kept;
+//! * it waits for its own source broker, for memory, for its letter box, and for the cores that own what it
+//!   appends, which answer without waiting for anything; never for a coordinator, the controller or another
+//!   source.
 
 mod answers;
 mod orders;

@@ -18,6 +18,7 @@ use super::refresh::Refresh;
 use super::work::{self, Item, Outcome, Work};
 use super::{Event, Life, NodeLimits, Shared};
 use crate::alignment::Alignment;
+use crate::coordinator::{STATE_TOPIC, coordinator_partition};
 use crate::fetch::budget::FetchBudget;
 use crate::fetch::lane::{LaneReport, Leaving, Left};
 use crate::fetch::plan::{LeaderHint, TopicAtSource};
@@ -205,7 +206,8 @@ impl Mirror {
                 self.ready.insert(partition);
             }
             other => {
-                if let Some(work) = Work::of(other) {
+                let coordinator = coordinator_of(&self.life.mirror, partition, context.image);
+                if let Some(work) = Work::of(other, coordinator) {
                     self.queues.entry(work).or_default().insert(partition);
                 }
             }
@@ -289,8 +291,7 @@ impl Mirror {
             };
             let Some(member) = self.partitions.get_mut(&partition) else { continue };
             let want = member.partition.want(context.now_ms);
-            let Some(topic) = self.topics.get(&partition.topic_id).filter(|_| Work::of(want) == Some(work))
-            else {
+            let Some(topic) = self.topics.get(&partition.topic_id).filter(|_| work.is_wanted(want)) else {
                 continue;
             };
             member.partition.begin();
@@ -488,6 +489,12 @@ impl Mirror {
 
 /// Every binding's version is this or higher.
 const ANY_VERSION: i64 = i64::MIN;
+
+/// The partition of `__mirror_state` that keeps a partition's state.
+fn coordinator_of(mirror: &str, partition: TopicIdPartition, image: &MetadataImage) -> PartitionIndex {
+    let count = image.topics().by_name(STATE_TOPIC).map_or(0, |topic| topic.partitions.len());
+    coordinator_partition(mirror, partition, i32::try_from(count).unwrap_or(i32::MAX))
+}
 
 /// Closes gates; whoever no longer leads the partition needs no answer.
 fn close(cluster: &impl LocalCluster, partitions: Vec<TopicIdPartition>) {

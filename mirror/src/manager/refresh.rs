@@ -46,6 +46,8 @@ pub(super) struct Refresh {
     /// The look that is running is the one of the interval.
     is_periodic: bool,
     is_wanted: bool,
+    /// A sync that a look began has not ended.
+    is_syncing: bool,
     periodic_at_ms: u64,
     not_before_ms: u64,
     attempts: u32,
@@ -58,6 +60,7 @@ impl Refresh {
             is_running: false,
             is_periodic: false,
             is_wanted: true,
+            is_syncing: false,
             periodic_at_ms: now_ms,
             not_before_ms: now_ms,
             attempts: 0,
@@ -284,6 +287,10 @@ impl Mirror {
 
     /// Begins with topics that are new at the source, and lets those grow that have grown there.
     fn begin_sync(&mut self, looked: &Looked, cluster: &impl LocalCluster, context: &Context<'_>) {
+        // A controller that does not answer is asked once.
+        if std::mem::replace(&mut self.refresh.is_syncing, true) {
+            return;
+        }
         let Looked { metadata, upstream } = looked;
         let discovered = discover(metadata, &self.config, context.image);
         let grown = growth(&self.life.mirror, metadata, context.image);
@@ -334,6 +341,7 @@ impl Mirror {
 
     /// A sync has ended.
     pub(super) fn synced(&mut self, synced: Synced, context: &mut Context<'_>) {
+        self.refresh.is_syncing = false;
         if let Err((reason, message)) = &synced {
             tracing::warn!(mirror = %self.life.mirror, reason = reason.code(), %message, "topics");
         }

@@ -1,12 +1,16 @@
-//! What is done for many partitions at once: questions to the coordinator, the controller, the owning cores
+//! What is done for many partitions at once: questions to the coordinators, the controller, the owning cores
 //! and the source, and what their answers mean.
+//!
+//! Of each kind one request is under way, and a kind is as narrow as what can hold it up: one coordinator,
+//! one source broker. None waits for its own cluster for ever.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use tarn_image::config::mirror::MirrorConfig;
-use tarn_record::{BrokerId, Epoch, TopicId, TopicIdPartition};
+use tarn_record::{BrokerId, Epoch, PartitionIndex, TopicId, TopicIdPartition};
+use tarn_runtime::timeout;
 use tarn_transport::Endpoint;
 use tarn_wire::messages::bump_leader_epochs_request::{BumpLeaderEpochsPartition, BumpLeaderEpochsTopic};
 use tarn_wire::messages::read_mirror_states_request::{MirrorStatePartition, MirrorStateTopic};
@@ -18,6 +22,7 @@ use tarn_wire::{ErrorCode, Str};
 use super::compare;
 use crate::alignment::{Alignment, Content};
 use crate::fetch::budget::FetchBudget;
+use crate::limits;
 use crate::local_cluster::{Gate, GateOrder, KnownState, LocalCluster, MirrorGeneration};
 use crate::partition::{Bound, Persisted, Want};
 use crate::reasons::Reason;
@@ -28,10 +33,10 @@ use crate::state::MirrorState;
 /// The kinds of work; of each, one request at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Work {
-    /// Asking the coordinator.
-    ReadStates,
-    /// Having the coordinator write.
-    WriteStates,
+    /// Asking the coordinator that is this partition of `__mirror_state`.
+    ReadStates(PartitionIndex),
+    /// Having it write.
+    WriteStates(PartitionIndex),
     /// Opening and closing gates.
     Gates,
     /// Comparing histories with one source broker.
@@ -41,15 +46,34 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// The work that a partition wants.
-    pub(super) fn of(want: Want) -> Option<Work> {
+    /// The work that a partition wants, whose state this coordinator keeps.
+    pub(super) fn of(want: Want, coordinator: PartitionIndex) -> Option<Work> {
         match want {
-            Want::ReadState => Some(Work::ReadStates),
-            Want::WriteState(_) => Some(Work::WriteStates),
+            Want::ReadState => Some(Work::ReadStates(coordinator)),
+            Want::WriteState(_) => Some(Work::WriteStates(coordinator)),
             Want::OpenGate | Want::CloseGate => Some(Work::Gates),
             Want::Compare(leader) => Some(Work::Compare(leader.broker)),
             Want::RaiseEpoch(_) => Some(Work::RaiseEpochs),
             Want::Nothing | Want::Wait(_) | Want::SourceMetadata | Want::Fetch(..) | Want::LeaveLane => None,
+        }
+    }
+
+    /// True where this is the work that a partition wants. Its coordinator may have become another one since
+    /// it was queued: the request finds the right one.
+    pub(super) fn is_wanted(self, want: Want) -> bool {
+        let coordinator = match self {
+            Work::ReadStates(coordinator) | Work::WriteStates(coordinator) => coordinator,
+            Work::Gates | Work::Compare(_) | Work::RaiseEpochs => PartitionIndex(0),
+        };
+        Work::of(want, coordinator) == Some(self)
+    }
+
+    /// The reason of partitions whose own cluster does not answer in time.
+    fn unanswered(self) -> Reason {
+        match self {
+            Work::ReadStates(_) | Work::WriteStates(_) => Reason::CoordinatorUnavailable,
+            Work::Gates | Work::Compare(_) => Reason::DestinationNoLeader,
+            Work::RaiseEpochs => Reason::ControllerUnavailable,
         }
     }
 
@@ -117,12 +141,25 @@ pub(super) async fn run(
     cluster: &impl LocalCluster,
     items: Vec<Item>,
 ) -> Vec<Outcome> {
-    match work {
-        Work::ReadStates => read_states(&site.mirror, cluster, &items).await,
-        Work::WriteStates => write_states(&site.mirror, cluster, &items).await,
-        Work::Gates => set_gates(cluster, &items).await,
-        Work::Compare(_) => compare::compare(site, cluster, &items).await,
-        Work::RaiseEpochs => raise_epochs(cluster, &items).await,
+    let here = async {
+        match work {
+            Work::ReadStates(_) => read_states(&site.mirror, cluster, &items).await,
+            Work::WriteStates(_) => write_states(&site.mirror, cluster, &items).await,
+            Work::Gates => set_gates(cluster, &items).await,
+            Work::Compare(_) => compare::compare(site, cluster, &items).await,
+            Work::RaiseEpochs => raise_epochs(cluster, &items).await,
+        }
+    };
+    // A comparison waits for the source as well, within the limits of each call to it.
+    if let Work::Compare(_) = work {
+        return here.await;
+    }
+    match timeout(limits::LOCAL_ANSWER_MAX, here).await {
+        Ok(outcomes) => outcomes,
+        Err(elapsed) => {
+            let why = format!("no answer in {:?}", elapsed.0);
+            all_failed(&items, work.unanswered(), &why)
+        }
     }
 }
 
@@ -303,7 +340,7 @@ fn by_topic<T>(items: &[Item], partition: impl Fn(&Item) -> T) -> Vec<(Str, Topi
 }
 
 fn place(topic_id: uuid::Uuid, partition: i32) -> TopicIdPartition {
-    TopicIdPartition { topic_id: TopicId(topic_id), partition: tarn_record::PartitionIndex(partition) }
+    TopicIdPartition { topic_id: TopicId(topic_id), partition: PartitionIndex(partition) }
 }
 
 /// Why an answer is none; `None` where it is one.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tarn_image::{MetadataDelta, MetadataImage};
-use tarn_mirror::coordinator::{MirrorCoordinator, STATE_TOPIC, StateRequest, StateResponse};
+use tarn_mirror::coordinator::{
+    MirrorCoordinator, STATE_TOPIC, StateRequest, StateResponse, coordinator_partition,
+};
 use tarn_mirror::local_cluster::*;
 use tarn_mirror::manager::ManagerHandle;
 use tarn_mirror::state::MirrorState;
@@ -19,6 +21,8 @@ use tarn_wire::{
 };
 
 const US: BrokerId = BrokerId(7);
+/// The partitions of the state topic.
+pub(crate) const COORDINATORS: i32 = 3;
 
 #[derive(Clone)]
 pub(crate) struct Cluster {
@@ -33,6 +37,11 @@ pub(crate) struct State {
     pub(crate) logs: BTreeMap<TopicIdPartition, Log>,
     /// Every state that was written.
     pub(crate) written: Vec<(TopicIdPartition, MirrorState, Option<String>)>,
+    /// The coordinator of this partition of the state topic never answers.
+    pub(crate) stuck_coordinator: Option<PartitionIndex>,
+    /// How often the controller was asked to begin with topics; it does not answer where it is stuck.
+    pub(crate) starts_asked: usize,
+    pub(crate) stuck_controller: bool,
     /// The configurations that topics were begun with.
     pub(crate) begun_with: BTreeMap<String, Vec<(String, String)>>,
 }
@@ -60,6 +69,8 @@ impl Cluster {
         cluster.apply(vec![
             TopicRecord { name: STATE_TOPIC.into(), topic_id: state_topic.0 }.into(),
             led_here(state_topic, 0, 0),
+            led_here(state_topic, 1, 0),
+            led_here(state_topic, 2, 0),
             mirror_config("bootstrap.servers", &format!("127.0.0.1:{port}")),
             mirror_config("topics.include", include),
             mirror_config("fetch.wait.max.ms", "100"),
@@ -116,6 +127,24 @@ impl Cluster {
         if let Some(manager) = &state.manager {
             manager.metadata_changed(state.image.clone(), &delta);
         }
+    }
+
+    /// Whether a request asks the coordinator that is stuck for anything.
+    fn is_stuck(&self, request: &ReadMirrorStatesRequest) -> bool {
+        let stuck = self.state().stuck_coordinator;
+        let mirror = &request.mirror_name;
+        request.topics.iter().any(|topic| {
+            let places = topic.partitions.iter().map(|one| place(topic.topic_id, one.partition_index));
+            places
+                .map(|place| coordinator_partition(mirror, place, COORDINATORS))
+                .any(|one| Some(one) == stuck)
+        })
+    }
+
+    fn starting_is_stuck(&self) -> bool {
+        let mut state = self.state();
+        state.starts_asked += 1;
+        state.stuck_controller
     }
 
     fn start(&self, request: StartMirrorTopicsRequest) -> StartMirrorTopicsResponse {
@@ -259,6 +288,10 @@ impl LocalCluster for Cluster {
         decode_request_header(&mut cursor).expect("it has a header");
         let cursor = &mut cursor;
         let answer = match ApiKey(R::KEY) {
+            ApiKey::READ_MIRROR_STATES if self.is_stuck(&read(&mut cursor.clone(), version)) => {
+                return std::future::pending().await;
+            }
+            ApiKey::START_MIRROR_TOPICS if self.starting_is_stuck() => return std::future::pending().await,
             ApiKey::READ_MIRROR_STATES => answered(&self.read_states(read(cursor, version)), version),
             ApiKey::WRITE_MIRROR_STATES => answered(&self.write_states(read(cursor, version)), version),
             ApiKey::BUMP_LEADER_EPOCHS => answered(&self.raise(read(cursor, version)), version),
