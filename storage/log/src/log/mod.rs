@@ -205,7 +205,8 @@ impl Log {
         &mut self.producers
     }
 
-    /// Forgets producers that were idle for too long.
+    /// Forgets producers that were idle for too long: to be called now and then, every
+    /// `producer.id.expiration.check.interval.ms`. Looks at each producer of the log.
     pub fn expire_producers(&mut self, now: Timestamp) {
         self.producers.expire(now, self.config.producer_expiration_ms);
     }

@@ -69,6 +69,8 @@ impl Log {
         let before = std::mem::take(&mut self.producers);
         self.producers = recovery::producers_below(self, end)?;
         self.producers.keep_unreplicated(&before, end);
+        // Snapshots and batches know those again that were forgotten.
+        self.expire_producers(now);
         if self.segments.is_empty() {
             self.begin_anew(end, now)?;
         } else {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod appending;
+mod idle_producers;
 mod model;
 mod recovering;
 mod truncating;
