@@ -344,7 +344,7 @@ impl Replica {
         match self.log.read(wanted.fetch_offset, limit, first == FirstBatch::MayBeLarger, visible) {
             Ok(plan) => {
                 if isolation == Isolation::ReadCommitted {
-                    match self.aborted(&plan, wanted, visible) {
+                    match self.aborted(&plan, wanted) {
                         Ok(aborted) => fetched.aborted = Some(aborted),
                         Err(error) => return FetchedPartition::failed(self.partition, error),
                     }
@@ -417,16 +417,8 @@ impl Replica {
         Ok(parted.then_some((found.epoch, found.end)))
     }
 
-    fn aborted(
-        &self,
-        plan: &ReadPlan,
-        wanted: &Wanted,
-        upper: Offset,
-    ) -> Result<Vec<(i64, Offset)>, ErrorCode> {
-        if plan.is_empty() {
-            return Ok(Vec::new());
-        }
-        let found = self.log.aborted_transactions(wanted.fetch_offset, upper);
+    fn aborted(&self, plan: &ReadPlan, wanted: &Wanted) -> Result<Vec<(i64, Offset)>, ErrorCode> {
+        let found = self.log.aborted_in(plan, wanted.fetch_offset);
         let found = found.map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)?;
         Ok(found.iter().map(|aborted| (aborted.producer_id.0, aborted.first_offset)).collect())
     }

@@ -40,6 +40,11 @@ impl FileSlice {
         FileSlice { file, position, len, generation }
     }
 
+    /// The base offset of the segment.
+    pub(crate) fn base(&self) -> Offset {
+        self.file.base()
+    }
+
     /// Where the slice begins in its file.
     pub fn position(&self) -> u64 {
         self.position

@@ -1,6 +1,6 @@
 //! What is read, and what the log must return.
 
-use tarn_log::{AbortedTransaction, ReadError};
+use tarn_log::{AbortedTransaction, ReadError, ReadPlan};
 use tarn_record::{Offset, Timestamp, batches};
 
 use super::batches::Stored;
@@ -28,11 +28,36 @@ impl LogWorld {
             let text = format!("{} bytes from {from} up to {upper}, not {}", expected.len(), plan.bytes);
             return wrong(text);
         }
+        let readable = self.oracle.readable(from, upper);
+        let end = touched(readable, expected.len()).map_or(from, |batch| batch.last + 1);
         match plan.read() {
-            Ok(bytes) if bytes == expected => self.compare_aborted(from, upper, schedule),
+            Ok(bytes) if bytes == expected => {
+                self.compare_aborted_in(&plan, (from, end), schedule)?;
+                self.compare_aborted(from, upper, schedule)
+            }
             Ok(_) => wrong(format!("other bytes are read from offset {from} up to {upper}")),
             Err(error) => self.read_failed(&error.to_string(), schedule),
         }
+    }
+
+    /// Of a read, the aborted transactions that touch the batches in it.
+    fn compare_aborted_in(
+        &mut self,
+        plan: &ReadPlan,
+        (from, end): (i64, i64),
+        schedule: &mut Schedule<Event>,
+    ) -> Result<(), Violation> {
+        let found = match self.open().log.aborted_in(plan, Offset(from)) {
+            Ok(found) => found,
+            Err(error) => return self.read_failed(&error.to_string(), schedule),
+        };
+        let found = aborted_as_found(&found);
+        if plan.is_empty() && found.is_empty() {
+            return Ok(());
+        }
+        self.oracle
+            .compare_aborted(from, end, &found)
+            .map_err(|text| Violation::new("aborted", format!("in a read of {from} up to {end}: {text}")))
     }
 
     fn compare_aborted(

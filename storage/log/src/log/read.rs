@@ -87,8 +87,31 @@ impl Log {
         Ok(None)
     }
 
-    /// The aborted transactions that touch the offsets from `from` up to, not including, `upper`: what a
-    /// reader of committed records has to leave out of them.
+    /// The aborted transactions that touch what a plan reads from `from` on: what a reader of committed
+    /// records has to leave out of it. The plan is one that [`Log::read`] just made.
+    ///
+    /// # Errors
+    /// As for [`Log::aborted_transactions`].
+    pub fn aborted_in(&self, plan: &ReadPlan, from: Offset) -> Result<Vec<AbortedTransaction>, LogError> {
+        let segments = &self.segments[self.segment_of(from)..];
+        let has_some = segments.iter().any(|segment| segment.txn_index().is_some());
+        match plan.slices.last() {
+            Some(last) if has_some || !self.unnoted_aborts.is_empty() => {
+                self.aborted_transactions(from, self.end_of(last)?)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Where the batch begins that follows the slice, or its segment ends.
+    fn end_of(&self, slice: &FileSlice) -> Result<Offset, LogError> {
+        let index = self.segment_of(slice.base());
+        let end = slice.position() + u64::from(slice.len());
+        let next = self.segments[index].view().locate_position(end)?;
+        Ok(next.map_or(self.segment_end(index), |next| next.header.base_offset))
+    }
+
+    /// The aborted transactions that touch the offsets from `from` up to, not including, `upper`.
     ///
     /// # Errors
     /// Where a transaction index cannot be read or is damaged.

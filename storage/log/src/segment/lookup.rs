@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tarn_record::{BatchError, BatchHeader, Offset, Timestamp};
+use tarn_record::{BatchError, Offset, Timestamp};
 
 use super::index::Index;
 use super::offset_index::OffsetEntry;
@@ -39,7 +39,17 @@ impl SegmentView {
         if self.size == 0 {
             return Ok(None);
         }
-        self.first_where(self.hint(offset)?, |header| header.last_offset() >= offset)
+        self.first_where(self.hint(offset)?, |found| found.header.last_offset() >= offset)
+    }
+
+    /// The first batch that begins at `position` or above.
+    pub(crate) fn locate_position(&self, position: u64) -> Result<Option<Found>, LogError> {
+        if position >= u64::from(self.size) {
+            return Ok(None);
+        }
+        let at_or_below = |entry: &OffsetEntry| u64::from(entry.position) <= position;
+        let hint = self.offsets.last_where(self.home(), self.base(), at_or_below)?;
+        self.first_where(hint, |found| found.position >= position)
     }
 
     /// The first batch from `offset` on that is later than or at `timestamp`.
@@ -48,8 +58,8 @@ impl SegmentView {
         let entry = self.times.last_where(self.home(), base, |entry| entry.timestamp < timestamp)?;
         let below = entry.map_or(base, |entry| base.plus(i64::from(entry.relative)));
         let from = below.max(offset);
-        self.first_where(self.hint(from)?, |header| {
-            header.last_offset() >= from && header.max_timestamp >= timestamp
+        self.first_where(self.hint(from)?, |found| {
+            found.header.last_offset() >= from && found.header.max_timestamp >= timestamp
         })
     }
 
@@ -112,13 +122,13 @@ impl SegmentView {
     fn first_where(
         &self,
         hint: Option<OffsetEntry>,
-        holds: impl Fn(&BatchHeader) -> bool,
+        holds: impl Fn(&Found) -> bool,
     ) -> Result<Option<Found>, LogError> {
         let file = self.open()?;
         let (mut scan, mut step) = self.scan_from(file.as_ref(), hint)?;
         loop {
             match step {
-                Step::Batch(found) if holds(&found.header) => return Ok(Some(found)),
+                Step::Batch(found) if holds(&found) => return Ok(Some(found)),
                 Step::Batch(_) => {}
                 Step::Bad(fault) => return Err(self.damaged(scan.position(), fault)),
                 Step::End => return Ok(None),

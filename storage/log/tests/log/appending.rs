@@ -233,6 +233,69 @@ fn an_open_transaction_holds_back_the_last_stable_offset_and_an_aborted_one_is_l
     assert!(log.aborted_transactions(Offset(10), log.end()).unwrap().is_empty());
 }
 
+/// Transactions of two records one after the other, some that overlap, all of them aborted.
+fn aborted_one_by_one(log: &mut Log) {
+    let send = |log: &mut Log, id| {
+        let sent = Idempotent { id, epoch: 0, sequence: 0, transactional: true }.batch(0, 2, -1);
+        log.append_as_leader(&client_of(sent), Epoch(0), TimestampType::CreateTime, NOW).unwrap();
+    };
+    let abort = |log: &mut Log, id| {
+        log.append_as_leader_raw(&marker(id, Outcome::Abort, 0), Epoch(0), NOW).unwrap();
+    };
+    send(log, 100);
+    for id in 0..30 {
+        send(log, id);
+        produce(log, 1 + id as usize % 3);
+        abort(log, id);
+        if id == 20 {
+            abort(log, 100);
+        }
+    }
+    log.on_high_watermark(log.end());
+}
+
+#[test]
+fn the_aborted_transactions_of_a_read_are_those_that_touch_its_batches() {
+    for segment_bytes in [400, 2000, 1 << 20] {
+        let world = World::new(LogConfig { index_interval_bytes: 200, ..segments_of(segment_bytes) });
+        let mut log = world.create();
+        aborted_one_by_one(&mut log);
+        let all = log.aborted_transactions(Offset(0), log.end()).unwrap();
+        let batches = read_all(&log, Offset(0), 1 << 20);
+        assert_eq!(all.len(), 31);
+        for (from, max_bytes) in (0..log.end().0).flat_map(|from| [1, 250, 1000].map(|bytes| (from, bytes))) {
+            let plan = log.read(Offset(from), max_bytes, true, log.end()).unwrap();
+            let mut rest = plan.bytes as i64;
+            let read = batches.iter().skip_while(|batch| batch.header().last_offset().0 < from);
+            let touched = read.take_while(|batch| {
+                rest -= batch.bytes().len() as i64;
+                rest + batch.bytes().len() as i64 > 0
+            });
+            let end = touched.last().unwrap().header().next_offset();
+            let expected: Vec<_> = all
+                .iter()
+                .filter(|one| one.last_offset.0 >= from && one.first_offset < end)
+                .copied()
+                .collect();
+            assert_eq!(log.aborted_in(&plan, Offset(from)).unwrap(), expected, "{from}, {max_bytes} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_changed_configuration_counts_from_the_next_append() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    mirror(&mut log, &[dated(0, 5, 0, NOW.0), dated(5, 5, 0, NOW.0)]).unwrap();
+    log.configure(segments_of(log.size_bytes() as u32));
+    assert!(mirror(&mut log, &[dated(10, 5, 0, NOW.0)]).unwrap().rolled, "segment.bytes");
+    log.configure(LogConfig::default());
+    assert!(!mirror(&mut log, &[dated(15, 5, 0, NOW.0 + 2000)]).unwrap().rolled);
+    log.configure(LogConfig { segment_ms: 1000, ..LogConfig::default() });
+    assert!(mirror(&mut log, &[dated(20, 5, 0, NOW.0 + 2000)]).unwrap().rolled, "segment.ms");
+    assert_eq!((log.segment_count(), log.config().segment_ms), (3, 1000));
+}
+
 #[test]
 fn a_search_by_time_finds_the_record_and_not_only_its_batch() {
     let world = World::new(segments_of(700));
