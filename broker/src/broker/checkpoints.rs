@@ -1,0 +1,34 @@
+//! The checkpoint files while the node runs: what a start after a crash may rely on.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tarn_runtime::channel::{Flag, reply};
+use tarn_runtime::{blocking, sleep};
+use tracing::error;
+
+use crate::core::Core;
+use crate::envelope::Envelope;
+use crate::limits;
+
+/// Writes the checkpoint files of the node every few seconds.
+pub(super) async fn write_checkpoints(core: Rc<Core>, stop: Flag) {
+    while !stop.is_raised() {
+        sleep(Duration::from_millis(limits::CHECKPOINT_INTERVAL_MS)).await;
+        let mut entries = Vec::new();
+        for owner in core.partition_cores().to_vec() {
+            let (slot, answer) = reply();
+            core.deliver(owner, Envelope::Checkpoint(slot)).await;
+            entries.extend(answer.await.unwrap_or_default());
+        }
+        if stop.is_raised() {
+            return;
+        }
+        let log_dirs = core.node().log_dirs().clone();
+        match blocking(move || log_dirs.write_checkpoints(&entries)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => error!(%error, "checkpoints not written"),
+            Err(error) => error!(%error, "checkpoints not written"),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Taking the log directories: formatted, ours, and locked for as long as the node runs.
+
+use std::sync::Arc;
+
+use tarn_image::config::server::ServerConfig;
+use tarn_log::{Descriptors, LogDir, RealDisk};
+use tracing::warn;
+
+use super::error::StartError;
+use crate::log_dirs::LogDirs;
+
+/// The share of the process's files that segments may have; the rest is for connections and the system.
+pub(super) fn descriptors_for_segments(files: u64) -> usize {
+    usize::try_from(files.saturating_sub(512) / 2).unwrap_or(usize::MAX).max(64)
+}
+
+pub(super) fn open_dirs(
+    config: &ServerConfig,
+    descriptors: &Arc<Descriptors>,
+) -> Result<(Vec<Arc<LogDir>>, String), StartError> {
+    let mut dirs = Vec::new();
+    let mut cluster: Option<String> = None;
+    let mut paths = config.log_dirs.clone();
+    if !paths.contains(&config.metadata_log_dir) {
+        paths.push(config.metadata_log_dir.clone());
+    }
+    for path in paths {
+        if !path.join(tarn_log::meta_properties::MetaProperties::FILE_NAME).exists() {
+            return Err(StartError::NotFormatted { dir: path });
+        }
+        let dir = LogDir::open(Arc::new(RealDisk), &path, descriptors.clone())
+            .map_err(|cause| StartError::LogDir { dir: path.clone(), cause })?;
+        let Some(properties) = dir.properties() else { return Err(StartError::NotFormatted { dir: path }) };
+        let ours = cluster.get_or_insert_with(|| properties.cluster_id.clone());
+        if *ours != properties.cluster_id || properties.node_id != config.node_id {
+            return Err(StartError::NotOurs {
+                dir: path,
+                theirs: format!("node {} of cluster {}", properties.node_id, properties.cluster_id),
+                ours: format!("node {} of cluster {ours}", config.node_id),
+            });
+        }
+        dirs.push(dir);
+    }
+    Ok((dirs, cluster.unwrap_or_default()))
+}
+
+/// Directories of deleted partitions that the last run did not get to remove.
+pub(super) fn remove_leftovers(log_dirs: &LogDirs) {
+    match log_dirs.leftovers() {
+        Ok(leftovers) => {
+            for (dir, path) in leftovers {
+                if let Err(error) = dir.remove(&path) {
+                    warn!(path = %path.display(), %error, "a deleted partition's directory stays");
+                }
+            }
+        }
+        Err(error) => warn!(%error, "deleted partitions' directories not looked for"),
+    }
+}

@@ -1,0 +1,57 @@
+//! Why a node does not start, with what a person needs to put it right.
+
+use std::path::PathBuf;
+
+use tarn_log::log_dir::LogDirError;
+use tarn_quorum::ControllerError;
+use tarn_runtime::probe::ProbeError;
+use thiserror::Error;
+
+/// Why a node does not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The kernel refuses io_uring.
+    #[error(transparent)]
+    NoIoUring(#[from] ProbeError),
+    /// A log directory was never formatted.
+    #[error("log directory {} is not formatted", dir.display())]
+    NotFormatted {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A log directory belongs to somebody else.
+    #[error("log directory {} belongs to {theirs}, not to {ours}", dir.display())]
+    NotOurs {
+        /// The directory.
+        dir: PathBuf,
+        /// Whose it is.
+        theirs: String,
+        /// Who we are.
+        ours: String,
+    },
+    /// A log directory cannot be used.
+    #[error("log directory {}: {cause}", dir.display())]
+    LogDir {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        cause: LogDirError,
+    },
+    /// The controller.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
+    /// The controller does not take this broker.
+    #[error("the controller refused to register this broker: {0}")]
+    NotRegistered(String),
+    /// A listener.
+    #[error("listener {listener}: {cause}")]
+    Listener {
+        /// The listener as it is configured.
+        listener: String,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// The machine.
+    #[error("{0}")]
+    Machine(std::io::Error),
+}
