@@ -125,11 +125,6 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// True while clients may not write: everything but `stopping` and `stopped`.
-    pub fn is_read_only(&self) -> bool {
-        matches!(self.desired, DesiredState::Mirroring | DesiredState::Paused)
-    }
-
     /// True until every partition has stopped.
     pub fn is_active(&self) -> bool {
         self.desired != DesiredState::Stopped

@@ -100,13 +100,6 @@ impl Topics {
         self.by_name.values().filter_map(|id| self.by_id.get(id))
     }
 
-    /// The names from `first` on, in order.
-    pub fn names_from(&self, first: &str) -> impl Iterator<Item = &Arc<str>> {
-        self.by_name
-            .range::<_, str>((std::ops::Bound::Included(first), std::ops::Bound::Unbounded))
-            .map(|(name, _)| name)
-    }
-
     /// The topic, if any, that metrics could not tell from one called `name`: '.' and '_' look alike there.
     pub fn colliding_with(&self, name: &str) -> Option<&Arc<str>> {
         self.by_metric_name.get(&*metric_name(name)?).filter(|other| &***other != name)
@@ -204,16 +197,6 @@ impl PartitionRegistration {
     /// True where `broker` holds a replica.
     pub fn is_replica(&self, broker: BrokerId) -> bool {
         self.replicas.contains(&broker)
-    }
-
-    /// The replica that should lead where it can.
-    pub fn preferred_leader(&self) -> BrokerId {
-        self.replicas.first().copied().unwrap_or(BrokerId::NONE)
-    }
-
-    /// True while replicas are being moved.
-    pub fn is_being_reassigned(&self) -> bool {
-        !self.removing_replicas.is_empty() || !self.adding_replicas.is_empty()
     }
 
     /// The record that says all of it, as a snapshot and an explicit leader epoch need it.

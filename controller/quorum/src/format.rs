@@ -174,7 +174,7 @@ fn write_first_snapshot(
 }
 
 /// The node as a voter of a dynamic quorum.
-pub fn voter_name(config: &ServerConfig, directory_id: DirectoryId) -> VoterName {
+fn voter_name(config: &ServerConfig, directory_id: DirectoryId) -> VoterName {
     let listeners = config.advertised_controller_listeners();
     VoterName {
         id: config.node_id.0,
@@ -184,7 +184,7 @@ pub fn voter_name(config: &ServerConfig, directory_id: DirectoryId) -> VoterName
 }
 
 /// What a cluster begins with: its metadata.version, and producer ids of its own.
-pub fn bootstrap_records(cluster_id: &str) -> Vec<MetadataRecord> {
+fn bootstrap_records(cluster_id: &str) -> Vec<MetadataRecord> {
     let version =
         FeatureLevelRecord { name: METADATA_VERSION.into(), feature_level: METADATA_VERSION_LATEST };
     let producer_ids = ProducerIdsRecord {

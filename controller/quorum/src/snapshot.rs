@@ -63,7 +63,7 @@ impl fmt::Display for SnapshotId {
 
 impl SnapshotId {
     /// The id that a file name says, where it is a snapshot's.
-    pub fn from_file_name(name: &str) -> Option<SnapshotId> {
+    fn from_file_name(name: &str) -> Option<SnapshotId> {
         let (end_offset, epoch) = name.strip_suffix(SUFFIX)?.split_once('-')?;
         let digits =
             |text: &str, length: usize| text.len() == length && text.bytes().all(|b| b.is_ascii_digit());

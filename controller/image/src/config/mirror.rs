@@ -47,7 +47,7 @@ pub fn validate_name(name: &str) -> Result<(), InvalidMirror> {
 ///
 /// # Errors
 /// A key that mirrors do not have, or one for security, which is not available yet.
-pub fn stored_key(name: &str) -> Result<&'static str, InvalidMirror> {
+fn stored_key(name: &str) -> Result<&'static str, InvalidMirror> {
     if let Some(key) = table::mirror_key(name) {
         return Ok(key.name);
     }

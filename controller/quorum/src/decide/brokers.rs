@@ -5,7 +5,7 @@
 //! its partitions grow with every restart, as in Kafka.
 
 use tarn_image::features::MIRROR_VERSION;
-use tarn_image::{BrokerRegistration, ConfigResource, MetadataImage};
+use tarn_image::{BrokerRegistration, MetadataImage};
 use tarn_record::BrokerId;
 use tarn_wire::messages::register_broker_record::{BrokerEndpoint, BrokerFeature};
 use tarn_wire::messages::{
@@ -182,11 +182,6 @@ pub fn all_are_tarn(image: &MetadataImage) -> Result<(), BrokerId> {
         .brokers()
         .find(|broker| broker.supports(MIRROR_VERSION).is_none_or(|(_, max)| max < 1));
     stranger.map_or(Ok(()), |broker| Err(broker.id))
-}
-
-/// The resource with a broker's dynamic configs.
-pub fn config_resource(id: BrokerId) -> ConfigResource {
-    ConfigResource::broker(&id.to_string())
 }
 
 #[cfg(test)]
