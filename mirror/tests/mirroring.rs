@@ -193,6 +193,7 @@ fn a_topic_with_records_of_its_own_fails_although_the_source_has_the_same() {
         mirror.standing(&cluster, "orders", 0).filter(|now| now.state == MirrorState::Failed)
     });
     assert_eq!((standing.reason, standing.retry_attempt), (Some(Reason::LocalRecords), -1));
+    assert_eq!(mirror.handle.metrics().terminal_failures.of(Reason::LocalRecords).get(), 1);
     eventually(|| written(&cluster, 0) == [MirrorState::LogAlignment, MirrorState::Failed]);
     let partition = cluster.partition("orders", 0).expect("it is bound");
     assert_eq!(cluster.state().logs[&partition].batches.len(), 1);
@@ -252,6 +253,7 @@ fn a_batch_larger_than_the_fetch_passes_and_one_larger_than_allowed_fails_its_pa
         }
     }
     assert_eq!(mirror.handle.metrics().link_failures.get(), 0, "the source was never away");
+    assert_eq!(mirror.handle.metrics().terminal_failures.of(Reason::BatchTooLarge).get(), 2);
 }
 
 #[test]

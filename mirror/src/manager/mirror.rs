@@ -26,6 +26,7 @@ use crate::fetch::progress::LaneProgress;
 use crate::gaps::Gap;
 use crate::limits;
 use crate::local_cluster::{Gate, GateOrder, LocalCluster};
+use crate::metrics::MirrorMetrics;
 use crate::partition::{Bound, Partition, RetryPolicy, Want};
 use crate::reasons::Reason;
 use crate::source::connections::Connections;
@@ -344,7 +345,9 @@ impl Mirror {
                         Alignment::GoOn { gap, .. } => *gap,
                         Alignment::Diverged(_) | Alignment::LocalRecords(_) => None,
                     };
+                    let before = partition.retry_attempt();
                     partition.compared(alignment);
+                    count_failure(partition, before, &context.shared.metrics);
                     if let Some(gap) = gap {
                         self.missed(at, gap, context);
                     }
@@ -372,9 +375,7 @@ impl Mirror {
         let before = partition.retry_attempt();
         tracing::debug!(mirror = %self.life.mirror, partition = %at, reason = reason.code(), %message);
         partition.failed(reason, message, context.now_ms, fastrand::f64(), context.retry);
-        if partition.retry_attempt() > before {
-            context.shared.metrics.retries.add(1);
-        }
+        count_failure(partition, before, &context.shared.metrics);
     }
 
     /// The broker that was thought to lead a partition at the source does not, or does not know it.
@@ -489,6 +490,19 @@ impl Mirror {
 
 /// Every binding's version is this or higher.
 const ANY_VERSION: i64 = i64::MIN;
+
+/// Counts what has failed since `before`, which was the retry it was in.
+fn count_failure(partition: &Partition, before: i16, metrics: &MirrorMetrics) {
+    let after = partition.retry_attempt();
+    let counted = match after {
+        -1 if before != -1 => &metrics.terminal_failures,
+        after if after > before => &metrics.retries,
+        _ => return,
+    };
+    if let Some((reason, _)) = partition.trouble() {
+        counted.of(reason).add(1);
+    }
+}
 
 /// The partition of `__mirror_state` that keeps a partition's state.
 fn coordinator_of(mirror: &str, partition: TopicIdPartition, image: &MetadataImage) -> PartitionIndex {

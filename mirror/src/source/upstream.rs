@@ -104,7 +104,7 @@ mod tests {
         let clusters = |topics: &[&str]| {
             upstream.clusters_of(|topic| topics.contains(&topic)).into_iter().collect::<Vec<_>>()
         };
-        assert_eq!(clusters(&["own"]), [String::new(); 0]);
+        assert!(clusters(&["own"]).is_empty());
         assert_eq!(clusters(&["foreign", "own"]), ["far"]);
         assert_eq!(clusters(&["ring", "direct"]), ["other", "us"]);
     }
