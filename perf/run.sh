@@ -14,7 +14,7 @@ Usage: perf/run.sh mirror [--records N | --gb GB] [--partitions N] [--rounds N] 
 
   mirror  copies a backlog of 1 KiB records from one Apache Kafka 4.4, in turn by Tarn, by MirrorMaker 2 (4.3.1,
           tuned) into another Kafka 4.4, and by a loop that only receives, checks CRCs and writes. Prints MB/s
-          and CPU-seconds per GB of the destination's processes, and their ratios. About 15 minutes.
+          and CPU-seconds per GB of the destination's processes, and their ratios. About 10 minutes.
   lag     from an append at the source to a default consumer (librdkafka) at the destination: Tarn,
           MirrorMaker 2, and the source alone. Prints milliseconds. About 20 minutes.
 

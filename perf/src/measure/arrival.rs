@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::broker_client::BrokerClient;
 use crate::failure::{Doing, Failure, Result};
 
-/// How often the destination is asked. One question costs it about 20 microseconds.
-const ASK_EVERY: Duration = Duration::from_millis(10);
+/// How often the destination is asked. Each question costs it a little.
+const ASK_EVERY: Duration = Duration::from_millis(20);
 /// A copy that has not grown for so long is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(300);
 

@@ -19,7 +19,7 @@ use crate::program::{Program, until};
 use kafka::Kafka;
 
 /// How long a server may take to serve.
-const READY_IN: Duration = Duration::from_secs(90);
+const READY_IN: Duration = Duration::from_secs(180);
 /// Below the kernel's range for outgoing connections, so that none takes a port between its choice and its
 /// use.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
