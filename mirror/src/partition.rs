@@ -320,6 +320,7 @@ impl Partition {
             self.trouble = None;
             self.terminal = None;
             self.attempts = 0;
+            self.holds = 0;
             self.gaps = Gaps::default();
             if !self.in_lane {
                 self.gate = GateNow::MustClose;
@@ -424,7 +425,6 @@ impl Partition {
     /// A lane has been told to fetch it.
     pub fn joined_lane(&mut self) {
         self.in_lane = true;
-        self.holds = 0;
         self.trouble = None;
     }
 
@@ -436,8 +436,8 @@ impl Partition {
         self.gate = GateNow::MustClose;
     }
 
-    /// The source has answered for it: what failed before is over.
-    pub fn answered(&mut self) {
+    /// What its lane fetched is appended, or nothing is missing: what failed before is over.
+    pub fn goes_on(&mut self) {
         self.attempts = 0;
         self.holds = 0;
         self.trouble = None;
@@ -479,7 +479,7 @@ impl Partition {
         self.trouble = None;
     }
 
-    /// A step has ended well, which ends a wait; a failure ends only where the source answers again.
+    /// A step has ended well, which ends a wait; a failure ends only where it is fetched again.
     fn went_well(&mut self) {
         if self.trouble.as_ref().is_some_and(|trouble| matches!(trouble.kind, Kind::Held(_))) {
             self.trouble = None;

@@ -93,6 +93,31 @@ fn a_source_that_is_away_is_shown_and_found_again_and_nothing_fails() {
 }
 
 #[test]
+fn a_disk_that_stays_full_uses_up_the_retries_of_its_partitions() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let node = MirrorNodeConfig {
+        retry_initial_backoff_ms: 20,
+        retry_max_backoff_ms: 80,
+        retry_max_attempts: 3,
+        ..node()
+    };
+    let mirror = Mirroring::with(&cluster, &node);
+    eventually(|| {
+        mirror.standing(&cluster, "orders", 0).is_some_and(|now| now.state == MirrorState::Mirroring)
+    });
+    cluster.state().disk_is_full = true;
+    produce(&source, "orders", 0, 1);
+    let standing =
+        eventually_some(|| mirror.standing(&cluster, "orders", 0).filter(|now| now.retry_attempt == -1));
+    assert_eq!((standing.state, standing.reason), (MirrorState::Failed, Some(Reason::DestinationStorage)));
+    eventually(|| written(&cluster, 0).last() == Some(&MirrorState::Failed));
+    assert_eq!(cluster.state().refused, 4, "the first attempt and three more");
+}
+
+#[test]
 fn a_new_leader_at_the_source_is_followed() {
     let source = Source::new("source");
     source.topic("orders", 1, 0);
@@ -430,7 +455,11 @@ impl MirrorCores<Cluster> for SameCore {
 
 impl Mirroring {
     fn begin(cluster: &Cluster) -> Mirroring {
-        let (manager, handle) = Manager::new(&node());
+        Mirroring::with(cluster, &node())
+    }
+
+    fn with(cluster: &Cluster, node: &MirrorNodeConfig) -> Mirroring {
+        let (manager, handle) = Manager::new(node);
         cluster.attach(&handle);
         let here = cluster.clone();
         let core = spawn_core(CoreSpec { cpu: None, name: "mirror".into() }, move || async move {

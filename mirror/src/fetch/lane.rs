@@ -50,8 +50,8 @@ struct Lane<C> {
     plan: FetchPlan,
     link: Link,
     response_bytes: ResponseSize,
-    /// Partitions that the source has not answered for yet.
-    fresh: BTreeSet<TopicIdPartition>,
+    /// Partitions of which nothing was appended yet: what failed before may fail again.
+    unproven: BTreeSet<TopicIdPartition>,
     /// Where a fault was met; the second at the same place is for good.
     damaged: BTreeMap<TopicIdPartition, Offset>,
     out_of_step: BTreeMap<TopicIdPartition, Offset>,
@@ -89,7 +89,7 @@ pub async fn run<C: LocalCluster>(spec: LaneSpec, cluster: C) {
         plan: FetchPlan::default(),
         link: Link::default(),
         response_bytes,
-        fresh: BTreeSet::new(),
+        unproven: BTreeSet::new(),
         damaged: BTreeMap::new(),
         out_of_step: BTreeMap::new(),
         leaving: Vec::new(),
@@ -416,7 +416,7 @@ impl<C: LocalCluster> Lane<C> {
                 LaneCommand::Add(assignments) => {
                     for assignment in assignments {
                         self.forget_faults(assignment.partition);
-                        self.fresh.insert(assignment.partition);
+                        self.unproven.insert(assignment.partition);
                         self.plan.add(assignment);
                     }
                 }
@@ -452,7 +452,7 @@ impl<C: LocalCluster> Lane<C> {
 
     /// Its progress stays: a lag that was known is not told smaller because the partition comes back.
     fn forget_faults(&mut self, partition: TopicIdPartition) {
-        self.fresh.remove(&partition);
+        self.unproven.remove(&partition);
         self.damaged.remove(&partition);
         self.out_of_step.remove(&partition);
     }

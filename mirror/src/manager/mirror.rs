@@ -398,12 +398,12 @@ impl Mirror {
                     }
                 }
             }
-            LaneReport::Answered(partitions) => {
+            LaneReport::GoesOn(partitions) => {
                 for (partition, serial) in partitions {
                     if self.lanes.fetches(partition, lane, serial)
                         && let Some(member) = self.partitions.get_mut(&partition)
                     {
-                        member.partition.answered();
+                        member.partition.goes_on();
                         self.show(partition, None, context.shared);
                     }
                 }

@@ -73,13 +73,20 @@ fn waiting_for_the_source_or_the_coordinator_never_shows_failed() {
 #[test]
 fn a_failure_is_tried_again_until_its_attempts_are_used_up_and_is_then_persisted() {
     let mut partition = fetched();
-    for attempt in 1..=3 {
+    let mut now = 1000;
+    for (attempt, wait) in [(1, 100), (2, 200), (3, 400)] {
         partition.left_lane();
         partition.gate_closed();
-        partition.failed(Reason::DestinationStorage, "disk".into(), 1000, 0.5, &POLICY);
+        partition.failed(Reason::DestinationStorage, "disk".into(), now, 0.5, &POLICY);
         assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Failed, attempt));
-        assert!(matches!(partition.want(1000), Want::Wait(until) if until > 1000));
+        assert_eq!(partition.want(now), Want::Wait(now + wait));
+        now += wait;
+        // Being fetched again alone proves nothing.
+        run_at(&mut partition, &mut Vec::new(), now);
+        assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Mirroring, 0));
     }
+    partition.left_lane();
+    partition.gate_closed();
     partition.failed(Reason::DestinationStorage, "disk".into(), 1000, 0.5, &POLICY);
     assert_eq!(
         (partition.want(1000), partition.retry_attempt()),
@@ -97,14 +104,34 @@ fn a_failure_is_tried_again_until_its_attempts_are_used_up_and_is_then_persisted
 }
 
 #[test]
-fn an_answer_of_the_source_forgets_failed_attempts() {
+fn waits_grow_until_something_is_appended_although_it_is_fetched_in_between() {
+    let mut partition = fetched();
+    let mut now = 1000;
+    for wait in [20, 40, 80, 160] {
+        partition.left_lane();
+        partition.gate_closed();
+        partition.failed(Reason::DestinationNoLeader, "closed".into(), now, 0.5, &POLICY);
+        assert_eq!(partition.want(now), Want::Wait(now + wait));
+        now += wait;
+        run_at(&mut partition, &mut Vec::new(), now);
+        assert!(partition.is_in_lane());
+    }
+    partition.goes_on();
+    partition.left_lane();
+    partition.gate_closed();
+    partition.failed(Reason::DestinationNoLeader, "closed".into(), now, 0.5, &POLICY);
+    assert_eq!(partition.want(now), Want::Wait(now + 20));
+}
+
+#[test]
+fn what_is_appended_forgets_failed_attempts() {
     let mut partition = fetched();
     partition.left_lane();
     partition.failed(Reason::DestinationStorage, "disk".into(), 0, 0.5, &POLICY);
     partition.gate_closed();
     partition.compared(go_on());
     partition.joined_lane();
-    partition.answered();
+    partition.goes_on();
     assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Mirroring, 0));
 }
 
@@ -210,7 +237,7 @@ fn what_is_missing_is_said_beside_the_state_until_the_binding_is_another() {
     assert_eq!(partition.missed(Gap { first: Offset(5), next: Offset(9) }), 4);
     assert_eq!((partition.state(), partition.trouble()), (MirrorState::Mirroring, None));
     assert_eq!(partition.notice().map(|(reason, _)| reason), Some(Reason::SourceGap));
-    partition.answered();
+    partition.goes_on();
     assert!(partition.notice().is_some());
     partition.rebound(Bound { version: 2, ..partition.bound() });
     assert_eq!(partition.notice(), None);
@@ -339,9 +366,13 @@ fn any_fact() -> impl Strategy<Value = Fact> {
 
 /// Does what a partition wants until it wants nothing more, and names the steps.
 fn run(partition: &mut Partition, written: &mut Vec<MirrorState>) -> Vec<String> {
+    run_at(partition, written, 0)
+}
+
+fn run_at(partition: &mut Partition, written: &mut Vec<MirrorState>, now_ms: u64) -> Vec<String> {
     let mut steps = Vec::new();
     for _ in 0..20 {
-        let want = partition.want(0);
+        let want = partition.want(now_ms);
         if want == Want::Nothing {
             break;
         }
@@ -350,7 +381,7 @@ fn run(partition: &mut Partition, written: &mut Vec<MirrorState>) -> Vec<String>
         if let Want::WriteState(state) = want {
             written.push(state);
         }
-        do_step(partition, want, 0);
+        do_step(partition, want, now_ms);
         if let Want::Wait(_) = want {
             partition.rebound(Bound { leader_epoch: Epoch(99), ..partition.bound() });
         }

@@ -44,6 +44,10 @@ pub(crate) struct State {
     pub(crate) stuck_controller: bool,
     /// The configurations that topics were begun with.
     pub(crate) begun_with: BTreeMap<String, Vec<(String, String)>>,
+    /// No batch can be written, as on a full disk.
+    pub(crate) disk_is_full: bool,
+    /// The batches that were refused for that.
+    pub(crate) refused: usize,
 }
 
 #[derive(Default)]
@@ -246,12 +250,17 @@ impl Cluster {
     fn append_one(&self, append: MirrorAppend) -> MirrorAppended {
         let leader_epoch = Epoch(self.leader_epoch(append.partition));
         let mut state = self.state();
+        let disk_is_full = state.disk_is_full && !append.batches.is_empty();
+        state.refused += usize::from(disk_is_full);
         let log = state.logs.entry(append.partition).or_default();
         if log.gate != Some(append.generation.0) {
             return MirrorAppended::StaleGeneration;
         }
         if let Some(batch) = append.batches.iter().find(|batch| batch.header().leader_epoch > leader_epoch) {
             return MirrorAppended::EpochBehind { batch_epoch: batch.header().leader_epoch, leader_epoch };
+        }
+        if disk_is_full {
+            return MirrorAppended::Storage("no space left".into());
         }
         for batch in append.batches {
             if batch.header().base_offset.0 < log.end() {

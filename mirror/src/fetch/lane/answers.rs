@@ -31,6 +31,8 @@ struct Place {
     serial: u64,
     next: Offset,
     gaps: Vec<Gap>,
+    /// Once this is appended, the partition is well: it holds something new, or all that the source has.
+    ends_failure: bool,
 }
 
 impl<C: LocalCluster> Lane<C> {
@@ -65,14 +67,10 @@ impl<C: LocalCluster> Lane<C> {
     /// Checks what came and moves the plan on; yields between partitions.
     pub(super) async fn take(&mut self, news: Vec<News>) -> TakenResponse {
         let mut taken = TakenResponse::default();
-        let mut first_answers = Vec::new();
         for News { partition, serial, generation, asked, compacted, what } in news {
             match what {
                 What::Records { records, high_watermark, log_start } => {
                     let whole = intake::take(records, asked, self.spec.batch_max_bytes);
-                    if self.fresh.remove(&partition) {
-                        first_answers.push((partition, serial));
-                    }
                     let now_ms = self.now_ms();
                     self.spec.progress.partitions().entry(partition).or_default().answered(
                         now_ms,
@@ -85,7 +83,9 @@ impl<C: LocalCluster> Lane<C> {
                         taken.count(&self.spec.metrics, &whole.batches);
                     }
                     let gaps = if compacted { Vec::new() } else { whole.gaps };
-                    taken.places.push(Place { partition, serial, next, gaps });
+                    // A response that was full without it says nothing of how it goes on here.
+                    let ends_failure = next > asked || (whole.fault.is_none() && high_watermark <= asked);
+                    taken.places.push(Place { partition, serial, next, gaps, ends_failure });
                     taken.appends.push(MirrorAppend {
                         partition,
                         generation,
@@ -122,9 +122,6 @@ impl<C: LocalCluster> Lane<C> {
                 }
             }
         }
-        if !first_answers.is_empty() {
-            (self.spec.report)(LaneReport::Answered(first_answers));
-        }
         taken
     }
 
@@ -151,7 +148,7 @@ impl<C: LocalCluster> Lane<C> {
         }
         let results = self.cluster.append(taken.appends).await;
         let progress = Arc::clone(&self.spec.progress);
-        let (mut failed, mut missed) = (Vec::new(), Vec::new());
+        let (mut failed, mut missed, mut well) = (Vec::new(), Vec::new(), Vec::new());
         {
             let mut partitions = progress.partitions();
             for (place, result) in taken.places.into_iter().zip(results) {
@@ -161,6 +158,9 @@ impl<C: LocalCluster> Lane<C> {
                             partition.appended(log_end.max(place.next), high_watermark);
                         }
                         self.out_of_step.remove(&place.partition);
+                        if place.ends_failure && self.unproven.remove(&place.partition) {
+                            well.push((place.partition, place.serial));
+                        }
                         missed.extend(place.gaps.into_iter().map(|gap| (place.partition, place.serial, gap)));
                     }
                     other => failed.push((place, other)),
@@ -169,6 +169,9 @@ impl<C: LocalCluster> Lane<C> {
         }
         for (place, result) in failed {
             self.not_appended(&place, result);
+        }
+        if !well.is_empty() {
+            (self.spec.report)(LaneReport::GoesOn(well));
         }
         if !missed.is_empty() {
             (self.spec.report)(LaneReport::Missed(missed));

@@ -67,8 +67,8 @@ pub enum LaneCommand {
 pub enum LaneReport {
     /// These are not fetched any more.
     Left(Vec<Left>),
-    /// The source has answered for these for the first time, with their serials.
-    Answered(Vec<(TopicIdPartition, u64)>),
+    /// Of these something was appended for the first time, or nothing is missing: with their serials.
+    GoesOn(Vec<(TopicIdPartition, u64)>),
     /// Offsets were missing in what was appended, though the topic is not compacted: with the serials.
     Missed(Vec<(TopicIdPartition, u64, Gap)>),
     /// The connection could not be made, or broke.
