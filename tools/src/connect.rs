@@ -53,8 +53,10 @@ fn apply(options: &mut ClientOptions, key: &str, value: &str) -> Result<(), Stri
 
 /// Reads a file of `key=value` lines, sorted by key.
 pub(crate) fn properties(file: &Path) -> Result<Vec<(String, String)>, Failure> {
-    let text = fs::read(file).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
-    let read = java_properties::read(&text[..]);
+    // As text: the reader panics on a part of a byte order mark that is all there is.
+    let text =
+        fs::read_to_string(file).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
+    let read = java_properties::read(text.as_bytes());
     let read = read.map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
     let mut pairs: Vec<(String, String)> = read.into_iter().collect();
     pairs.sort_unstable();
@@ -64,6 +66,15 @@ pub(crate) fn properties(file: &Path) -> Result<Vec<(String, String)>, Failure> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_no_text_is_refused_and_not_a_panic() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        for bytes in [&b"\xef"[..], b"\xfe", b"a=\xff"] {
+            fs::write(file.path(), bytes).expect("it can be written");
+            assert!(matches!(properties(file.path()), Err(Failure::Usage(_))), "{bytes:?}");
+        }
+    }
 
     #[test]
     fn what_would_silently_lack_security_is_refused() {

@@ -38,10 +38,11 @@ impl MetaProperties {
     /// # Errors
     /// Where it is not a properties file, or a key is missing or has a value that it cannot have.
     pub fn read(bytes: &[u8]) -> Result<MetaProperties, CheckpointError> {
-        let properties = java_properties::read(bytes).map_err(|error| CheckpointError::Malformed {
-            line: error.line_number().unwrap_or(1),
-            expected: "a line of a properties file",
-        })?;
+        let malformed = |line| CheckpointError::Malformed { line, expected: "a line of a properties file" };
+        // The reader of properties panics on a part of a byte order mark that is all there is.
+        let text = std::str::from_utf8(bytes).map_err(|_| malformed(1))?;
+        let properties = java_properties::read(text.as_bytes())
+            .map_err(|error| malformed(error.line_number().unwrap_or(1)))?;
         let node_key = match required(&properties, "version")? {
             "0" => "broker.id",
             "1" => "node.id",
@@ -182,6 +183,11 @@ mod tests {
         fn any_cluster_id_reads_back(cluster_id in "[!-~]{1,30}") {
             let meta = MetaProperties { cluster_id, ..example() };
             prop_assert_eq!(MetaProperties::read(&meta.write()), Ok(meta));
+        }
+
+        #[test]
+        fn the_first_bytes_alone_are_read_or_refused(bytes in prop::collection::vec(0xe0u8..=0xff, 0..4)) {
+            let _ = MetaProperties::read(&bytes);
         }
 
         #[test]
