@@ -133,6 +133,36 @@ fn kafka_dump_log_reads_the_metadata_log() {
 }
 
 #[test]
+fn a_metadata_log_that_was_shortened_is_whole_to_us_and_to_kafka() {
+    let property = |key: &str, value: &str| (key.to_string(), value.to_string());
+    let properties = vec![
+        property("metadata.log.segment.ms", "10"),
+        property("metadata.log.max.record.bytes.between.snapshots", "2000"),
+        property("metadata.max.retention.bytes", "1"),
+    ];
+    let mut tarn = Tarn::start(&TarnOptions { properties, ..TarnOptions::default() });
+    let topics: Vec<String> = (0..15).map(|number| format!("kept-{number}")).collect();
+    topics.iter().for_each(|topic| create_topic(&tarn, topic, "1"));
+    tarn.stop();
+    let directory = tarn.data().join("__cluster_metadata-0");
+    let (logs, snapshots) = (dump::files_with(&directory, "log"), dump::files_with(&directory, "checkpoint"));
+    let first = logs.first().and_then(|log| log.file_name()).expect("there is a log");
+    assert_ne!(first, "00000000000000000000.log", "its beginning went");
+    let text = dump::metadata(&snapshots) + &dump::metadata(&logs);
+    assert!(!text.contains("Could not decode"), "{text}");
+    topics.iter().for_each(|topic| assert!(text.contains(topic), "{topic}: {text}"));
+    let copy = tempfile::tempdir().unwrap();
+    let data = copy.path().join("data");
+    copy_directory(&tarn.data(), &data);
+    let node = KafkaNode::start(&NodeOptions { data: Some(data), ..NodeOptions::default() });
+    tarn.start_again();
+    for bootstrap in [node.bootstrap(), tarn.bootstrap()] {
+        let mut cluster = Cluster::connect(&bootstrap);
+        topics.iter().for_each(|topic| assert_eq!(cluster.topic(topic).partitions.len(), 1, "{topic}"));
+    }
+}
+
+#[test]
 fn a_kafka_node_serves_a_copy_of_our_directory() {
     let mut tarn = Tarn::start(&TarnOptions::default());
     create_topic(&tarn, "t", "1");
