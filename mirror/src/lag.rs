@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! * neither number is ever negative; before the first answer both are unknown;
-//! * samples ascend in time and in offset; there are at most `SAMPLES_MAX`, and thinning them keeps the
+//! * no sample is above what the source showed last; samples ascend in time and in offset; there are at most `SAMPLES_MAX`, and thinning them keeps the
 //!   oldest, so the lag is never told too small.
 
 use std::collections::VecDeque;
@@ -53,6 +53,7 @@ impl Lag {
         let known = self.source_high_watermark.unwrap_or(local_end);
         self.source_high_watermark = Some(high_watermark);
         self.answered_at_ms = now_ms;
+        self.lower(high_watermark);
         self.appended(local_end);
         if high_watermark > known.max(local_end) || (high_watermark > local_end && self.samples.is_empty()) {
             self.samples.push_back(Sample { seen_at_ms: now_ms, high_watermark });
@@ -63,7 +64,7 @@ impl Lag {
     /// The source is alive and has nothing new, as an incremental session says by leaving a partition out.
     pub fn still_alive(&mut self, now_ms: u64) {
         if self.source_high_watermark.is_some() {
-            self.answered_at_ms = now_ms;
+            self.answered_at_ms = self.answered_at_ms.max(now_ms);
         }
     }
 
@@ -85,6 +86,15 @@ impl Lag {
         };
         let records = (source_high_watermark.0 - self.local_end.0).max(0);
         Some(LagNow { records, ms, source_high_watermark, answer_age_ms })
+    }
+
+    /// The source has nothing above this, whatever it had: what was seen there is not awaited any more.
+    fn lower(&mut self, high_watermark: Offset) {
+        let reached = self.samples.partition_point(|sample| sample.high_watermark < high_watermark);
+        self.samples.truncate(reached + 1);
+        if let Some(first) = self.samples.get_mut(reached) {
+            first.high_watermark = high_watermark;
+        }
     }
 
     /// Drops every second sample but the oldest where there are too many: the lag may then be told too
@@ -145,6 +155,32 @@ mod tests {
         lag.answered(1000, Offset(100), Offset(100));
         lag.answered(2000, Offset(40), Offset(100));
         assert_eq!(lag.at(2000).map(|now| now.records), Some(0));
+    }
+
+    #[test]
+    fn what_the_source_has_no_more_is_not_awaited() {
+        let mut lag = Lag::default();
+        lag.answered(1000, Offset(60), Offset(50));
+        lag.answered(2000, Offset(100), Offset(50));
+        lag.answered(3000, Offset(110), Offset(50));
+        lag.answered(4000, Offset(80), Offset(50));
+        assert_eq!(lag.at(5000).map(|now| (now.records, now.ms)), Some((30, 4000)));
+        lag.appended(Offset(60));
+        assert_eq!(
+            lag.at(5000).map(|now| now.ms),
+            Some(3000),
+            "the rest was seen first in the second answer"
+        );
+        lag.appended(Offset(80));
+        assert_eq!(lag.at(5000).map(|now| (now.records, now.ms)), Some((0, 1000)));
+    }
+
+    #[test]
+    fn an_older_sign_of_life_does_not_make_an_answer_older() {
+        let mut lag = Lag::default();
+        lag.answered(1000, Offset(10), Offset(10));
+        lag.still_alive(400);
+        assert_eq!(lag.at(1000).map(|now| now.answer_age_ms), Some(0));
     }
 
     proptest! {
