@@ -18,6 +18,7 @@ use tarn_mirror::source::{SourceError, cluster_id, resolve};
 use tarn_mirror::state::MirrorState;
 use tarn_record::{PartitionIndex, TopicIdPartition, ValidBatch};
 use tarn_runtime::{CoreHandle, CoreSpec, Queue, spawn, spawn_core};
+use tarn_wire::ErrorCode;
 
 #[test]
 fn a_topic_that_the_patterns_find_is_copied_byte_for_byte() {
@@ -115,6 +116,77 @@ fn a_disk_that_stays_full_uses_up_the_retries_of_its_partitions() {
     assert_eq!((standing.state, standing.reason), (MirrorState::Failed, Some(Reason::DestinationStorage)));
     eventually(|| written(&cluster, 0).last() == Some(&MirrorState::Failed));
     assert_eq!(cluster.state().refused, 4, "the first attempt and three more");
+}
+
+#[test]
+fn a_source_that_holds_fetches_back_by_its_quota_says_nothing_new_of_its_partitions() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 3);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    source.state().throttle_ms = 5;
+    eventually(|| source.state().throttled > 0);
+    let began = Instant::now();
+    eventually(|| source.state().throttled > 20);
+    let held_back_ms = began.elapsed().as_millis() as u64;
+    let standing = mirror.standing(&cluster, "orders", 0).expect("it is mirrored");
+    assert_eq!(standing.state, MirrorState::Mirroring);
+    assert!(standing.last_fetch_age_ms.is_some_and(|age_ms| age_ms >= held_back_ms), "{standing:?}");
+    source.state().throttle_ms = 0;
+    produce(&source, "orders", 0, 1);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+}
+
+#[test]
+fn a_source_whose_sessions_never_hold_is_asked_less_and_less() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 3);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let _mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    source.state().fetched_from.clear();
+    source.state().refuses_sessions = Some(ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
+    let began = Instant::now();
+    // The request that was under way, one at once, and then with waits of at least 40, 80, 160 and 320 ms.
+    eventually(|| source.state().fetched_from.len() >= 6);
+    assert!(began.elapsed() >= Duration::from_millis(500), "{:?}", began.elapsed());
+    source.state().refuses_sessions = None;
+    produce(&source, "orders", 0, 1);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+}
+
+#[test]
+fn a_partition_that_nobody_fetches_does_not_look_fresh_because_another_is_fetched() {
+    let source = Source::new("source");
+    source.topic("orders", 2, 0);
+    produce(&source, "orders", 0, 3);
+    produce(&source, "orders", 1, 3);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 2));
+    source.log("orders", 0, |log| {
+        log.batches.pop();
+        log.lead_in(4);
+    });
+    eventually(|| mirror.standing(&cluster, "orders", 0).is_some_and(|now| now.state == MirrorState::Failed));
+    let failed_at = Instant::now();
+    while failed_at.elapsed() < Duration::from_millis(300) {
+        let before = source.log("orders", 1, |log| log.end());
+        produce(&source, "orders", 1, 1);
+        eventually(|| {
+            let partition = cluster.partition("orders", 1).expect("it was begun");
+            cluster.state().logs[&partition].end() > before
+        });
+    }
+    let standing = mirror.standing(&cluster, "orders", 0).expect("it is mirrored");
+    assert!(standing.last_fetch_age_ms.is_some_and(|age_ms| age_ms >= 290), "{standing:?}");
+    assert!(standing.lag_ms.is_some_and(|lag_ms| lag_ms >= 290), "{standing:?}");
 }
 
 #[test]

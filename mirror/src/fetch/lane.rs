@@ -62,6 +62,8 @@ struct Lane<C> {
     closed_here: bool,
     /// Requests wait until then: the source's quota, or an answer that made no sense.
     not_before_ms: u64,
+    /// How many sessions in a row were over before they brought anything.
+    sessions_lost: u32,
     ends: Option<End>,
 }
 
@@ -96,6 +98,7 @@ pub async fn run<C: LocalCluster>(spec: LaneSpec, cluster: C) {
         search: None,
         closed_here: false,
         not_before_ms: 0,
+        sessions_lost: 0,
         ends: None,
     };
     while let Some(client) = lane.connect().await {
@@ -238,6 +241,7 @@ impl<C: LocalCluster> Lane<C> {
     /// Every partition goes back, to have its history compared before it is fetched on.
     fn all_leave(&mut self) {
         for (partition, serial) in self.plan.drain() {
+            self.let_go(partition);
             self.leaving.push(Left { partition, serial, why: Leaving::Reconnected });
         }
         self.report_leaving();
@@ -420,10 +424,7 @@ impl<C: LocalCluster> Lane<C> {
                         self.plan.add(assignment);
                     }
                 }
-                LaneCommand::Leave(partition) => {
-                    self.forget_faults(partition);
-                    self.plan.remove(partition);
-                }
+                LaneCommand::Leave(partition) => self.let_go(partition),
                 LaneCommand::Remove(partitions) => {
                     for partition in partitions {
                         self.forget_faults(partition);
@@ -444,13 +445,19 @@ impl<C: LocalCluster> Lane<C> {
 
     fn leave(&mut self, partition: TopicIdPartition, serial: u64, why: Leaving) {
         if self.plan.serial(partition) == Some(serial) {
-            self.plan.remove(partition);
-            self.forget_faults(partition);
+            self.let_go(partition);
             self.leaving.push(Left { partition, serial, why });
         }
     }
 
-    /// Its progress stays: a lag that was known is not told smaller because the partition comes back.
+    /// Fetches a partition no more. Its progress stays: a lag that was known is not told smaller because the
+    /// partition comes back.
+    fn let_go(&mut self, partition: TopicIdPartition) {
+        self.plan.remove(partition);
+        self.forget_faults(partition);
+        self.spec.progress.left(partition);
+    }
+
     fn forget_faults(&mut self, partition: TopicIdPartition) {
         self.unproven.remove(&partition);
         self.damaged.remove(&partition);

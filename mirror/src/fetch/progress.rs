@@ -59,12 +59,16 @@ pub struct LinkTrouble {
 pub struct PartitionProgress {
     lag: Lag,
     high_watermark: Option<Offset>,
+    /// The last sign of life of the source that counts for it, where it is not fetched: what the source
+    /// answers for others says nothing of it.
+    left_at_ms: Option<u64>,
 }
 
 impl PartitionProgress {
     /// The source answered; `position` is where the log here goes on.
     pub fn answered(&mut self, now_ms: u64, source_high_watermark: Offset, position: Offset) {
         self.lag.answered(now_ms, source_high_watermark, position);
+        self.left_at_ms = None;
     }
 
     /// What came is appended.
@@ -115,11 +119,19 @@ impl LaneProgress {
         self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A partition is not fetched any more: until the source answers for it again, what is known of it ages.
+    pub fn left(&self, partition: TopicIdPartition) {
+        let alive_at_ms = self.alive_at_ms.load(Ordering::Relaxed);
+        if let Some(progress) = self.partitions().get_mut(&partition) {
+            progress.left_at_ms.get_or_insert(alive_at_ms);
+        }
+    }
+
     /// The lag of a partition now, and the high watermark here.
     pub fn of(&self, partition: TopicIdPartition) -> Option<(Option<LagNow>, Option<Offset>)> {
         let mut progress = self.partitions().get(&partition)?.clone();
         let (now, alive) = (self.clock.now_ms(), self.alive_at_ms.load(Ordering::Relaxed));
-        progress.lag.still_alive(alive.min(now));
+        progress.lag.still_alive(progress.left_at_ms.unwrap_or(alive).min(now));
         Some((progress.lag.at(now), progress.high_watermark))
     }
 }
@@ -143,5 +155,39 @@ mod tests {
         let lag = lag.expect("it was answered");
         assert_eq!((lag.records, high_watermark), (0, Some(Offset(7))));
         assert!(lag.answer_age_ms <= progress.clock().now_ms());
+    }
+
+    #[test]
+    fn what_is_known_of_a_partition_ages_from_when_nobody_fetches_it() {
+        let progress = LaneProgress::new(Clock::start());
+        let [left, fetched] = [0, 1]
+            .map(|index| TopicIdPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(index) });
+        for partition in [left, fetched] {
+            let mut of = PartitionProgress::default();
+            of.answered(0, Offset(7), Offset(7));
+            progress.partitions().insert(partition, of);
+        }
+        progress.alive_at_ms.store(1, Ordering::Relaxed);
+        progress.left(left);
+        await_ms(&progress, 30);
+        progress.alive();
+        progress.left(left);
+        let ages = || [left, fetched].map(|partition| age_ms(&progress, partition));
+        let [of_left, of_fetched] = ages();
+        assert!(of_left >= 29 && of_left > of_fetched, "{of_left} ms and {of_fetched} ms");
+        progress.partitions().get_mut(&left).expect("it is known").answered(30, Offset(7), Offset(7));
+        progress.alive();
+        let [of_left, of_fetched] = ages();
+        assert!(of_left <= of_fetched, "it is fetched again: {of_left} ms and {of_fetched} ms");
+    }
+
+    fn age_ms(progress: &LaneProgress, partition: TopicIdPartition) -> u64 {
+        progress.of(partition).and_then(|(lag, _)| lag).expect("it was answered").answer_age_ms
+    }
+
+    fn await_ms(progress: &LaneProgress, ms: u64) {
+        while progress.clock().now_ms() < ms {
+            std::thread::yield_now();
+        }
     }
 }

@@ -33,6 +33,12 @@ pub(crate) struct State {
     pub(crate) mirrors: Vec<(String, String)>,
     /// Its brokers compact every topic by default.
     pub(crate) compacted: bool,
+    /// Answers every fetch with this error of its session.
+    pub(crate) refuses_sessions: Option<ErrorCode>,
+    /// Holds fetches back by a quota for so many milliseconds each: no partition is in their answers.
+    pub(crate) throttle_ms: i32,
+    /// How often it was held back so.
+    pub(crate) throttled: usize,
     /// Damages the next answer that has records.
     pub(crate) damage_next: bool,
 }
@@ -186,6 +192,14 @@ impl Source {
         match request.session_epoch {
             -1 => self.state().compared_at.extend(asked),
             _ => self.state().fetched_from.extend(asked),
+        }
+        if let Some(code) = self.state().refuses_sessions {
+            return FetchResponse { error_code: code.0, ..FetchResponse::default() };
+        }
+        let throttle_time_ms = self.state().throttle_ms;
+        if throttle_time_ms > 0 {
+            self.state().throttled += 1;
+            return FetchResponse { throttle_time_ms, ..FetchResponse::default() };
         }
         loop {
             let response = self.read(&request);

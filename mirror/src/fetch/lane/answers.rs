@@ -1,6 +1,7 @@
 //! What a lane does with an answer: take what is whole, append it, and correct the plan.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tarn_record::{Offset, TopicIdPartition};
 use tarn_runtime::yield_if_needed;
@@ -8,6 +9,7 @@ use tarn_wire::ErrorCode;
 use tarn_wire::messages::FetchResponse;
 
 use super::{Lane, LaneReport, Leaving};
+use crate::backoff::Backoff;
 use crate::fetch::intake::{self, Fault};
 use crate::fetch::plan::{News, Received, What};
 use crate::gaps::Gap;
@@ -39,27 +41,40 @@ impl<C: LocalCluster> Lane<C> {
     /// The broker has answered: it is alive, whatever it says.
     pub(super) fn answered(&mut self, response: &FetchResponse, asked_at_ms: u64) {
         let now_ms = self.now_ms();
-        self.spec.progress.alive();
+        // Held back by its quota, a source leaves every partition out: that says nothing of them.
+        let throttled_ms = u64::try_from(response.throttle_time_ms).unwrap_or(0);
+        let is_held_back = throttled_ms > 0 && response.responses.is_empty();
+        if !is_held_back {
+            self.spec.progress.alive();
+            self.response_bytes.answered(super::size_of(response));
+        }
         self.spec.metrics.fetches.add(1);
         self.spec.metrics.fetch_ms.add(now_ms.saturating_sub(asked_at_ms));
         if self.link.answered() {
             self.show_link();
         }
-        self.response_bytes.answered(super::size_of(response));
-        if let Ok(throttled @ 1..) = u64::try_from(response.throttle_time_ms) {
+        if throttled_ms > 0 {
             let most = limits::THROTTLE_MAX.as_millis() as u64;
-            self.not_before_ms = now_ms + throttled.min(most);
+            self.not_before_ms = now_ms + throttled_ms.min(most);
         }
     }
 
     /// Hands the answer to the plan.
     pub(super) fn receive(&mut self, response: FetchResponse) -> Received {
         let received = self.plan.receive(response);
-        if let Received::SessionLost(code) = &received
-            && !is_about_sessions(*code)
-        {
-            tracing::warn!(source = %self.spec.endpoint, error = code.name(), "the source refuses fetches");
-            self.hold(self.spec.config.fetch_backoff);
+        match &received {
+            Received::News(_) => self.sessions_lost = 0,
+            Received::SessionLost(code) => {
+                self.sessions_lost = self.sessions_lost.saturating_add(1);
+                if !is_about_sessions(*code) {
+                    tracing::warn!(source = %self.spec.endpoint, error = code.name(), "the source refuses fetches");
+                    self.hold(self.spec.config.fetch_backoff);
+                } else if let Some(again @ 1..) = self.sessions_lost.checked_sub(1) {
+                    // A session that is lost may begin anew at once; one that never holds must not be a loop.
+                    let backoff = Backoff::new(limits::RECONNECT_MS);
+                    self.hold(Duration::from_millis(backoff.wait_ms(again, fastrand::f64())));
+                }
+            }
         }
         received
     }
