@@ -301,11 +301,13 @@ mod tests {
             retry_attempt: 3,
             ..standing()
         };
-        let both = [failed_with("SOURCE_LEADER_UNKNOWN"), failed_with("SOURCE_TRUNCATED")];
-        let table = printed(|out| failed(out, &both, Some(20)));
+        let used_up = Standing { retry_attempt: -1, ..failed_with("DESTINATION_STORAGE") };
+        let all = [failed_with("SOURCE_LEADER_UNKNOWN"), failed_with("SOURCE_TRUNCATED"), used_up];
+        let table = printed(|out| failed(out, &all, Some(20)));
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1][3], "3/20");
         assert_eq!(lines[2][3], "NonRetryable");
+        assert_eq!(lines[3][3], "NonRetryable");
         assert_eq!(lines[1][4].len(), ERROR_CHARS);
     }
 

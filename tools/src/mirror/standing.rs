@@ -22,6 +22,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Where there is no terminal, a line is printed so often.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
 
+/// The number of the retry where there is none any more.
+const NO_MORE_RETRIES: i16 = -1;
+
 /// One partition of a mirror. What is not known is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standing {
@@ -73,7 +76,8 @@ impl Standing {
     /// True where only an operator can help.
     pub(super) fn is_terminal(&self) -> bool {
         let reason = self.reason_code.as_deref().and_then(Reason::from_code);
-        self.has_failed() && reason.is_some_and(|reason| reason.treatment() == Treatment::Terminal)
+        let is_of_a_kind = reason.is_some_and(|reason| reason.treatment() == Treatment::Terminal);
+        self.has_failed() && (is_of_a_kind || self.retry_attempt == NO_MORE_RETRIES)
     }
 
     fn is_copied(&self) -> bool {
@@ -225,5 +229,7 @@ mod tests {
         assert!(!standing("FAILED", Some("SOURCE_LEADER_UNKNOWN")).is_terminal());
         assert!(!standing("MIRRORING", Some("SOURCE_UNREACHABLE")).is_terminal());
         assert!(!standing("FAILED", None).is_terminal());
+        let used_up = |state| Standing { retry_attempt: -1, ..standing(state, Some("DESTINATION_STORAGE")) };
+        assert!(used_up("FAILED").is_terminal() && !used_up("LOG_ALIGNMENT").is_terminal());
     }
 }
