@@ -30,11 +30,11 @@ use tarn_image::{MetadataDelta, MetadataImage};
 use tarn_record::{TopicId, TopicIdPartition};
 use tarn_runtime::sleep;
 
-pub use board::{LinkStanding, Standing, TaskStanding};
+pub use board::{Standing, TaskStanding};
 
 use crate::backoff::Backoff;
 use crate::fetch::budget::FetchBudget;
-use crate::fetch::lane::{LaneReport, Overlap};
+use crate::fetch::lane::LaneReport;
 use crate::fetch::progress::Clock;
 use crate::local_cluster::LocalCluster;
 use crate::metrics::MirrorMetrics;
@@ -80,7 +80,6 @@ struct NodeLimits {
 pub struct Manager {
     shared: Arc<Shared>,
     limits: NodeLimits,
-    overlap: Overlap,
     budget: Arc<FetchBudget>,
 }
 
@@ -88,7 +87,6 @@ pub struct Manager {
 #[derive(Clone)]
 pub struct ManagerHandle {
     shared: Arc<Shared>,
-    budget: Arc<FetchBudget>,
 }
 
 struct Shared {
@@ -145,25 +143,18 @@ impl Manager {
             batch_max_bytes: usize::try_from(config.batch_max_bytes).unwrap_or(0),
         };
         let budget = FetchBudget::new(usize::try_from(config.fetch_memory_bytes).unwrap_or(0));
-        let handle = ManagerHandle { shared: shared.clone(), budget: budget.clone() };
-        (Manager { shared, limits, overlap: Overlap::WithAppend, budget }, handle)
-    }
-
-    /// Says when lanes send their next request; the default is before the append.
-    pub fn with_overlap(mut self, overlap: Overlap) -> Manager {
-        self.overlap = overlap;
-        self
+        let handle = ManagerHandle { shared: shared.clone() };
+        (Manager { shared, limits, budget }, handle)
     }
 
     /// Runs on the node's first mirror core until the handle says stop, and until all lanes have ended.
     pub async fn run<C: LocalCluster>(self, cluster: C, cores: impl MirrorCores<C>) {
-        let Manager { shared, limits, overlap, budget } = self;
+        let Manager { shared, limits, budget } = self;
         let mut running = Running {
             cluster,
             cores: Rc::new(cores),
             shared,
             limits,
-            overlap,
             budget,
             image: Arc::default(),
             mirrors: BTreeMap::new(),
@@ -186,11 +177,6 @@ impl ManagerHandle {
         self.shared.board.standings(mirror, partitions)
     }
 
-    /// How the connections to a mirror's source brokers stand.
-    pub fn links(&self, mirror: &str) -> Vec<LinkStanding> {
-        self.shared.board.links(mirror)
-    }
-
     /// How the tasks of a mirror stand that follow the source beside the records.
     pub fn tasks(&self, mirror: &str) -> Vec<TaskStanding> {
         self.shared.board.tasks(mirror)
@@ -206,11 +192,6 @@ impl ManagerHandle {
         &self.shared.metrics
     }
 
-    /// The memory that fetch responses take now, and the limit.
-    pub fn memory(&self) -> (usize, usize) {
-        (self.budget.used(), self.budget.total())
-    }
-
     /// Ends everything; `Manager::run` returns when it is done.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
@@ -224,7 +205,6 @@ struct Running<C: LocalCluster, M: MirrorCores<C>> {
     cores: Rc<M>,
     shared: Arc<Shared>,
     limits: NodeLimits,
-    overlap: Overlap,
     budget: Arc<FetchBudget>,
     image: Arc<MetadataImage>,
     mirrors: BTreeMap<Arc<str>, Mirror>,
@@ -295,12 +275,7 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
                 now_ms,
             };
             mirror.times_up(&mut context);
-            let crew = lanes::Crew {
-                cores: &self.cores,
-                budget: &self.budget,
-                limits: &self.limits,
-                overlap: self.overlap,
-            };
+            let crew = lanes::Crew { cores: &self.cores, budget: &self.budget, limits: &self.limits };
             mirror.assign(&crew, &mut self.next_number, &mut context);
             mirror.begin_work(&self.cluster, &self.limits, &self.budget, &context);
             mirror.begin_refresh(&self.cluster, &self.limits, &context);

@@ -8,6 +8,7 @@
 //! * MIRRORING is shown only while a lane fetches the partition;
 //! * the gate opens only after MIRRORING is persisted and histories were compared, and it is closed
 //!   before they are compared again;
+//! * a state is written only where it may follow the one before;
 //! * waiting for the source's metadata or for this cluster is no failure.
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::alignment::{Alignment, Content};
 use crate::backoff::Backoff;
 use crate::gaps::{Gap, Gaps};
 use crate::limits;
-use crate::local_cluster::{KnownState, MirrorGeneration};
+use crate::local_cluster::MirrorGeneration;
 use crate::reasons::{Reason, Treatment};
 use crate::source::metadata::SourceLeader;
 use crate::state::MirrorState;
@@ -147,6 +148,8 @@ pub struct Partition {
     trouble: Option<Trouble>,
     /// Why it waits for an operator. Whatever else goes wrong meanwhile does not make it go on.
     terminal: Option<(Reason, Arc<str>)>,
+    /// The source said that histories have parted, and comparing them has not ended that yet.
+    parted: bool,
     attempts: u16,
     holds: u32,
     gaps: Gaps,
@@ -167,6 +170,7 @@ impl Partition {
             in_lane: false,
             trouble: None,
             terminal: None,
+            parted: false,
             attempts: 0,
             holds: 0,
             gaps: Gaps::default(),
@@ -208,7 +212,11 @@ impl Partition {
         };
         let step =
             if begins { Want::WriteState(MirrorState::LogAlignment) } else { self.want_to_fetch(now_ms) };
-        self.held_or(now_ms, step)
+        match step {
+            // A pause or a stop that has begun must end before it is mirrored again.
+            Want::WriteState(next) if !next.may_follow(persisted.state) => Want::Nothing,
+            step => self.held_or(now_ms, step),
+        }
     }
 
     /// The state to show: MIRRORING only where it is fetched.
@@ -268,15 +276,6 @@ impl Partition {
         }
     }
 
-    /// What the owning core needs to know for its read-only guard.
-    pub fn known_state(&self) -> KnownState {
-        match &self.persisted {
-            None => KnownState::Unknown,
-            Some(Persisted { state: None, .. }) => KnownState::None,
-            Some(Persisted { state: Some(state), .. }) => KnownState::Known(*state),
-        }
-    }
-
     /// Whose records its log may hold.
     pub fn content(&self) -> Content {
         let persisted = self.persisted.as_ref();
@@ -319,6 +318,7 @@ impl Partition {
         if bound.version != self.bound.version {
             self.trouble = None;
             self.terminal = None;
+            self.parted = false;
             self.attempts = 0;
             self.holds = 0;
             self.gaps = Gaps::default();
@@ -438,9 +438,16 @@ impl Partition {
 
     /// What its lane fetched is appended, or nothing is missing: what failed before is over.
     pub fn goes_on(&mut self) {
+        self.parted = false;
         self.attempts = 0;
         self.holds = 0;
         self.trouble = None;
+    }
+
+    /// The source says that its history is another one than ours. That is compared, which finds what is wrong,
+    /// if anything. True where it was compared for that already and nothing was found.
+    pub fn parted(&mut self) -> bool {
+        std::mem::replace(&mut self.parted, true)
     }
 
     /// A batch of the source has this epoch, which is above ours.

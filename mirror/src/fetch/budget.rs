@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tarn_runtime::channel::{ReplySlot, reply};
+use tarn_wire::messages::FetchResponse;
 
 /// The budget; shared by `Arc`.
 #[derive(Debug)]
@@ -67,16 +68,6 @@ impl FetchBudget {
             Ok(permit) => permit,
             Err(_) => unreachable!("a waiting slot is only ever taken out to be filled"),
         }
-    }
-
-    /// The bytes reserved now.
-    pub fn used(&self) -> usize {
-        self.state().used
-    }
-
-    /// All there is.
-    pub fn total(&self) -> usize {
-        self.total
     }
 
     /// Grants what fits to those who wait, oldest first. A permit that nobody waits for any more comes
@@ -138,9 +129,23 @@ impl Drop for Permit {
     }
 }
 
+/// What a response takes in memory: its records.
+pub fn size_of(response: &FetchResponse) -> usize {
+    let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+    partitions.filter_map(|data| data.records.as_ref().map(|records| records.len())).sum()
+}
+
 impl std::fmt::Debug for Waiting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Waiting").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl FetchBudget {
+    /// The bytes reserved now.
+    pub(crate) fn used(&self) -> usize {
+        self.state().used
     }
 }
 

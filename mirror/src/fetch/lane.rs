@@ -18,7 +18,7 @@ mod orders;
 mod response_size;
 mod search;
 
-pub use orders::{LaneCommand, LaneReport, LaneSpec, Leaving, Left, Overlap};
+pub use orders::{LaneCommand, LaneReport, LaneSpec, Leaving, Left};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::{Pin, pin};
@@ -28,10 +28,10 @@ use futures_lite::future;
 use tarn_record::{Offset, TopicIdPartition};
 use tarn_runtime::{Queue, sleep};
 use tarn_transport::{CallLimits, Client, ClientError, ClientOptions};
+use tarn_wire::Message;
 use tarn_wire::messages::{FetchRequest, FetchResponse};
-use tarn_wire::{ApiKey, Message};
 
-use super::budget::Permit;
+use super::budget::{Permit, size_of};
 use super::plan::{Dialect, FetchPlan, FetchSizes, Naming, Received};
 use crate::limits;
 use crate::link::{CameUp, Link};
@@ -157,9 +157,8 @@ impl<C: LocalCluster> Lane<C> {
     }
 
     fn came_up(&mut self, client: &Client) {
-        let key = ApiKey(<FetchRequest as tarn_wire::Request>::KEY);
-        let highest = client.versions().usable(key, FetchRequest::MIN_VERSION, FetchRequest::MAX_VERSION);
-        let highest = highest.unwrap_or(FetchRequest::MIN_VERSION);
+        // A source without a version in common is refused by the first request.
+        let highest = client.version_for::<FetchRequest>().unwrap_or(FetchRequest::MIN_VERSION);
         self.plan.connected(Dialect {
             topic_ids: highest >= TOPIC_IDS_FROM,
             last_fetched_epoch: highest >= LAST_FETCHED_EPOCH_FROM,
@@ -321,8 +320,7 @@ impl<C: LocalCluster> Lane<C> {
     }
 
     fn overlaps(&self, bytes: usize) -> bool {
-        self.spec.overlap == Overlap::WithAppend
-            && bytes >= limits::OVERLAP_FROM_BYTES
+        bytes >= limits::OVERLAP_FROM_BYTES
             && self.ends.is_none()
             && !self.plan.is_empty()
             && self.not_before_ms <= self.now_ms()
@@ -476,22 +474,8 @@ impl<C: LocalCluster> Lane<C> {
 }
 
 fn version_for(client: &Client, naming: Naming) -> Result<i16, ClientError> {
-    let key = ApiKey(<FetchRequest as tarn_wire::Request>::KEY);
-    let highest = match naming {
-        Naming::Ids => return client.version_for::<FetchRequest>(),
-        Naming::Names => TOPIC_IDS_FROM - 1,
-    };
-    client.versions().usable(key, FetchRequest::MIN_VERSION, highest).ok_or_else(|| {
-        ClientError::UnsupportedVersion {
-            api: key,
-            ours: (FetchRequest::MIN_VERSION, highest),
-            theirs: client.versions().apis().get(key).map(|range| (range.min, range.max)),
-        }
-    })
-}
-
-/// What a response takes in memory: its records.
-fn size_of(response: &FetchResponse) -> usize {
-    let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
-    partitions.filter_map(|data| data.records.as_ref().map(|records| records.len())).sum()
+    match naming {
+        Naming::Ids => client.version_for::<FetchRequest>(),
+        Naming::Names => client.version_up_to::<FetchRequest>(TOPIC_IDS_FROM - 1),
+    }
 }

@@ -5,10 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tarn_record::{BrokerId, Offset, TopicIdPartition};
-use tarn_transport::Endpoint;
+use tarn_record::{Offset, TopicIdPartition};
 
-use crate::fetch::progress::{Clock, LaneProgress, LinkTrouble};
+use crate::fetch::progress::{Clock, LaneProgress};
 use crate::reasons::Reason;
 use crate::state::MirrorState;
 
@@ -31,17 +30,6 @@ pub struct Standing {
     pub lag_ms: Option<u64>,
     /// How long ago the source last answered.
     pub last_fetch_age_ms: Option<u64>,
-}
-
-/// How the connection to a source broker stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkStanding {
-    /// The source broker.
-    pub broker: BrokerId,
-    /// Where it is.
-    pub endpoint: Endpoint,
-    /// What is wrong, if anything: code, sentence, and for how long.
-    pub trouble: Option<(Reason, String, u64)>,
 }
 
 /// How a task stands that follows the source beside the records.
@@ -88,7 +76,6 @@ pub(super) struct Board {
 #[derive(Debug, Default)]
 struct MirrorBoard {
     partitions: BTreeMap<TopicIdPartition, (Written, Option<Arc<LaneProgress>>)>,
-    lanes: BTreeMap<u64, (BrokerId, Endpoint, Arc<LaneProgress>)>,
     tasks: BTreeMap<TaskName, Task>,
     /// The clusters from which the source has what it is asked for.
     upstream: BTreeSet<String>,
@@ -135,25 +122,6 @@ impl Board {
         }
     }
 
-    pub(super) fn lane_began(
-        &self,
-        mirror: &str,
-        lane: u64,
-        broker: BrokerId,
-        endpoint: Endpoint,
-        progress: Arc<LaneProgress>,
-    ) {
-        if let Some(board) = self.mirrors().get_mut(mirror) {
-            board.lanes.insert(lane, (broker, endpoint, progress));
-        }
-    }
-
-    pub(super) fn lane_ended(&self, mirror: &str, lane: u64) {
-        if let Some(board) = self.mirrors().get_mut(mirror) {
-            board.lanes.remove(&lane);
-        }
-    }
-
     pub(super) fn task(&self, mirror: &str, name: TaskName, result: Result<(), (Reason, Arc<str>)>) {
         let now_ms = self.clock.now_ms();
         if let Some(task) = self.mirrors().get_mut(mirror).map(|board| board.tasks.entry(name).or_default()) {
@@ -179,20 +147,6 @@ impl Board {
         let mirrors = self.mirrors();
         let Some(board) = mirrors.get(mirror) else { return vec![None; partitions.len()] };
         partitions.iter().map(|partition| board.standing(*partition)).collect()
-    }
-
-    pub(super) fn links(&self, mirror: &str) -> Vec<LinkStanding> {
-        let now_ms = self.clock.now_ms();
-        let mirrors = self.mirrors();
-        let Some(board) = mirrors.get(mirror) else { return Vec::new() };
-        let link = |(broker, endpoint, progress): &(BrokerId, Endpoint, Arc<LaneProgress>)| LinkStanding {
-            broker: *broker,
-            endpoint: endpoint.clone(),
-            trouble: progress.link().map(|LinkTrouble { reason, message, since_ms, .. }| {
-                (reason, message.to_string(), now_ms.saturating_sub(since_ms))
-            }),
-        };
-        board.lanes.values().map(link).collect()
     }
 
     pub(super) fn tasks(&self, mirror: &str) -> Vec<TaskStanding> {
@@ -258,6 +212,7 @@ impl MirrorBoard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fetch::progress::LinkTrouble;
     use tarn_record::{PartitionIndex, TopicId};
 
     #[test]

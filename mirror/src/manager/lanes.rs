@@ -15,7 +15,7 @@ use tarn_transport::Endpoint;
 use super::mirror::{Context, Mirror};
 use super::{CoreTask, Event, MirrorCores, NodeLimits};
 use crate::fetch::budget::FetchBudget;
-use crate::fetch::lane::{self, LaneCommand, LaneSpec, Overlap};
+use crate::fetch::lane::{self, LaneCommand, LaneSpec};
 use crate::fetch::plan::Assignment;
 use crate::fetch::progress::LaneProgress;
 use crate::limits;
@@ -28,7 +28,6 @@ pub(super) struct Crew<'a, M> {
     pub(super) cores: &'a Rc<M>,
     pub(super) budget: &'a Arc<FetchBudget>,
     pub(super) limits: &'a NodeLimits,
-    pub(super) overlap: Overlap,
 }
 
 /// The lanes of a mirror.
@@ -125,7 +124,6 @@ impl Mirror {
             config: self.config.clone(),
             endpoint: endpoint.clone(),
             batch_max_bytes: crew.limits.batch_max_bytes,
-            overlap: crew.overlap,
             commands: commands.clone(),
             report: Box::new(move |report| {
                 shared.events.put(Event::Lane { mirror: life.clone(), lane: id, report });
@@ -137,8 +135,6 @@ impl Mirror {
         let task: CoreTask<C> = Box::new(move |cluster| Box::pin(lane::run(spec, cluster)));
         let cores = crew.cores.count().max(1) as u64;
         crew.cores.spawn((id % cores) as usize, task);
-        let mirror = &self.life.mirror;
-        context.shared.board.lane_began(mirror, id, key.broker, endpoint.clone(), progress.clone());
         Lane { id, endpoint, commands, progress, adding: Vec::new(), fetching: 0, idle_since_ms: None }
     }
 }

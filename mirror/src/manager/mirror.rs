@@ -419,7 +419,6 @@ impl Mirror {
             LaneReport::LinkBroken => self.refresh.look_soon(),
             LaneReport::LinkChanged => {}
             LaneReport::Ended => {
-                context.shared.board.lane_ended(&self.life.mirror, lane);
                 for partition in self.lanes.ended(lane) {
                     if let Some(member) = self.partitions.get_mut(&partition) {
                         member.partition.left_lane();
@@ -448,7 +447,8 @@ impl Mirror {
         partition.left_lane();
         let (reason, message) = match why {
             Leaving::Reconnected => return,
-            Leaving::OutOfRange(why) => (Reason::SourceGap, why),
+            Leaving::Parted(why) if partition.parted() => (Reason::SourceError, why),
+            Leaving::Parted(_) => return,
             Leaving::EpochBehind(epoch) => return partition.fell_behind(epoch),
             Leaving::Moved(Some(hint), code) => return self.moved(at, hint, code, context),
             Leaving::Moved(None, code) | Leaving::Unknown(code) => {

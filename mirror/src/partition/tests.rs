@@ -180,6 +180,29 @@ fn a_log_that_has_diverged_fails_for_good() {
 }
 
 #[test]
+fn a_source_that_says_twice_that_histories_have_parted_is_wrong_where_nothing_is_found() {
+    let mut partition = fetched();
+    assert!(!partition.parted(), "comparing them comes first");
+    assert!(partition.parted());
+    partition.goes_on();
+    assert!(!partition.parted(), "what was appended since has ended it");
+}
+
+#[test]
+fn a_pause_or_a_stop_that_has_begun_ends_before_it_is_mirrored_again() {
+    for state in [MirrorState::Pausing, MirrorState::Stopping] {
+        let mut partition = partition();
+        partition.state_read(persisted(state));
+        partition.source_seen(Some(leader(1, 5)));
+        partition.compared(go_on());
+        partition.rebound(Bound { leader_epoch: Epoch(99), ..partition.bound() });
+        assert_eq!((partition.want(0), partition.state()), (Want::Nothing, state));
+        partition.compared(Alignment::Diverged("it ends at 9 there".into()));
+        assert_eq!(partition.want(0), Want::WriteState(MirrorState::Failed));
+    }
+}
+
+#[test]
 fn a_log_that_its_mirror_has_not_filled_is_nobodys_until_mirroring_is_written() {
     let mut partition = partition();
     assert_eq!(partition.content(), Content::Local);
@@ -296,7 +319,8 @@ enum Fact {
 
 proptest! {
     /// Whatever happens in whatever order: it is fetched only under an open gate, after a comparison and
-    /// with MIRRORING persisted; and MIRRORING is shown only then.
+    /// with MIRRORING persisted; MIRRORING is shown only then; and every state that is written may follow the
+    /// one before.
     #[test]
     fn it_is_fetched_only_when_all_is_in_order(facts in prop::collection::vec(any_fact(), 0..200)) {
         let mut partition = partition();
@@ -332,8 +356,13 @@ proptest! {
                     if let Want::Fetch(..) = want {
                         prop_assert!(matches!(partition.gate, GateNow::Open(_)));
                         prop_assert!(partition.aligned.is_some());
-                        prop_assert_eq!(partition.known_state(), KnownState::Known(MirrorState::Mirroring));
+                        let persisted = partition.persisted.as_ref().and_then(|persisted| persisted.state);
+                        prop_assert_eq!(persisted, Some(MirrorState::Mirroring));
                         prop_assert_eq!(partition.bound().desired, DesiredState::Mirroring);
+                    }
+                    if let Want::WriteState(next) = want {
+                        let before = partition.persisted.as_ref().and_then(|persisted| persisted.state);
+                        prop_assert!(next.may_follow(before), "{} after {:?}", next, before);
                     }
                     do_step(&mut partition, want, now);
                 }

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use tarn_image::config::mirror::MirrorConfig;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, batches};
 use tarn_transport::{CallLimits, Client, ClientError, Endpoint};
-use tarn_wire::messages::FetchRequest;
 use tarn_wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use tarn_wire::messages::fetch_response::PartitionData;
-use tarn_wire::{ApiKey, ErrorCode, Message, Request, Str};
+use tarn_wire::messages::{FetchRequest, FetchResponse};
+use tarn_wire::{ErrorCode, Str};
 
 use super::connections::Connections;
 use crate::alignment::BatchThere;
-use crate::fetch::budget::FetchBudget;
+use crate::fetch::budget::{FetchBudget, Permit, size_of};
 use crate::limits;
 
 /// The last version of Fetch that names topics.
@@ -72,11 +72,12 @@ pub async fn ask(
     while let Some(&first) = open.front() {
         let some = within_one_answer(&open, questions);
         let bytes: usize = some.iter().map(|&index| questions[index].ours.size()).sum();
-        let memory = limits.budget.reserve(bytes).await;
+        let mut memory = limits.budget.reserve(bytes).await;
         // A response that is too large has closed the last connection.
         let client = connections.to(endpoint).await?;
         match fetch(&client, &some, questions, bytes, limits).await {
-            Ok(found) => {
+            Ok(response) => {
+                let found = take(response, &some, questions, &mut memory);
                 // A source that holds us back by its quota leaves every partition out.
                 let is_left_out = !found.iter().any(|(index, _)| *index == first);
                 let of_first = if is_left_out { NOT_NOW } else { Ok(BatchThere::Nothing) };
@@ -111,26 +112,18 @@ fn within_one_answer(open: &VecDeque<usize>, questions: &[BatchQuestion]) -> Vec
         .collect()
 }
 
-/// Fetches some. An answer that is `None` is an empty one, which leaves its question open unless it was
-/// the first.
+/// Fetches some.
 async fn fetch(
     client: &Client,
     some: &[usize],
     questions: &[BatchQuestion],
     bytes: usize,
     limits: &BatchLimits<'_>,
-) -> Result<Vec<(usize, Option<BatchAnswer>)>, ClientError> {
-    let api = ApiKey(FetchRequest::KEY);
-    let (lowest, highest) = (FetchRequest::MIN_VERSION, NAMES_UNTIL.min(FetchRequest::MAX_VERSION));
-    let version = client.versions().usable(api, lowest, highest).ok_or_else(|| {
-        let theirs = client.versions().apis().get(api).map(|range| (range.min, range.max));
-        ClientError::UnsupportedVersion { api, ours: (lowest, highest), theirs }
-    })?;
+) -> Result<FetchResponse, ClientError> {
+    let version = client.version_up_to::<FetchRequest>(NAMES_UNTIL)?;
     let mut topics: BTreeMap<&str, Vec<FetchPartition>> = BTreeMap::new();
-    let mut asked = BTreeMap::new();
     for &index in some {
         let question = &questions[index];
-        asked.insert((&*question.topic, question.partition.0), index);
         topics.entry(&question.topic).or_default().push(FetchPartition {
             partition: question.partition.0,
             current_leader_epoch: question.leader_epoch.0,
@@ -165,11 +158,24 @@ async fn fetch(
         timeout: limits.config.request_timeout,
         max_response_bytes: limits.batch_max_bytes + limits::RESPONSE_ALLOWANCE_BYTES,
     };
-    let response = client.call_within(&request, version, within).await?;
+    client.call_within(&request, version, within).await
+}
+
+/// Takes an answer over, counted with the size it has. What is `None` of it is an empty one, which leaves its
+/// question open unless it was the first.
+fn take(
+    response: FetchResponse,
+    some: &[usize],
+    questions: &[BatchQuestion],
+    memory: &mut Permit,
+) -> Vec<(usize, Option<BatchAnswer>)> {
+    memory.resize(size_of(&response));
     let code = ErrorCode(response.error_code);
     if code != ErrorCode::NONE {
-        return Ok(some.iter().map(|&index| (index, Some(Err(code)))).collect());
+        return some.iter().map(|&index| (index, Some(Err(code)))).collect();
     }
+    let place = |&index: &usize| ((&*questions[index].topic, questions[index].partition.0), index);
+    let asked: BTreeMap<(&str, i32), usize> = some.iter().map(place).collect();
     let mut found = Vec::new();
     for topic in response.responses {
         for data in topic.partitions {
@@ -177,7 +183,7 @@ async fn fetch(
             found.push((index, read(&questions[index], data)));
         }
     }
-    Ok(found)
+    found
 }
 
 /// What an answer says; `None` where it leaves the question open.
@@ -207,6 +213,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use tarn_record::{BatchBuilder, Compression, Record};
+    use tarn_wire::messages::fetch_response::FetchableTopicResponse;
 
     #[test]
     fn what_is_not_committed_there_yet_is_asked_again_and_what_is_empty_stays_open() {
@@ -223,6 +230,27 @@ mod tests {
         assert_eq!(read(13, damaged.into()), Some(Err(ErrorCode::CORRUPT_MESSAGE)));
         let fenced = super::read(&question, data(ErrorCode::FENCED_LEADER_EPOCH.0, -1, Bytes::new()));
         assert_eq!(fenced, Some(Err(ErrorCode::FENCED_LEADER_EPOCH)));
+    }
+
+    #[test]
+    fn an_answer_counts_with_the_size_it_has_until_it_is_compared() {
+        let budget = FetchBudget::new(10);
+        let mut memory = budget.try_reserve(10).expect("it is free");
+        let larger = batch(10, 3);
+        let response = FetchResponse {
+            responses: vec![FetchableTopicResponse {
+                topic: "orders".into(),
+                partitions: vec![data(0, 13, larger.clone())],
+                ..FetchableTopicResponse::default()
+            }],
+            ..FetchResponse::default()
+        };
+        let questions = [question(10, 3)];
+        let found = take(response, &[0], &questions, &mut memory);
+        assert_eq!(found, [(0, Some(Ok(BatchThere::Batch(questions[0].ours))))]);
+        assert_eq!(budget.used(), larger.len());
+        drop(memory);
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

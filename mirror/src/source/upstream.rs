@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use tarn_image::DesiredState;
 use tarn_transport::Client;
 use tarn_wire::messages::{ListClusterMirrorsRequest, ListClusterMirrorsResponse};
-use tarn_wire::{ApiKey, ErrorCode, Message, Request, Str};
+use tarn_wire::{ErrorCode, Str};
 
 use super::SourceError;
 
@@ -31,9 +31,7 @@ struct MirrorThere {
 /// # Errors
 /// The connection failed.
 pub async fn ask(client: &Client) -> Result<Upstream, SourceError> {
-    let api = ApiKey(ListClusterMirrorsRequest::KEY);
-    let (lowest, highest) = (ListClusterMirrorsRequest::MIN_VERSION, ListClusterMirrorsRequest::MAX_VERSION);
-    let Some(version) = client.versions().usable(api, lowest, highest) else {
+    let Ok(version) = client.version_for::<ListClusterMirrorsRequest>() else {
         return Ok(Upstream::default());
     };
     let active = [DesiredState::Mirroring, DesiredState::Paused, DesiredState::Stopping];

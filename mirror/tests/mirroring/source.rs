@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub(crate) mirrors: Vec<(String, String)>,
     /// Its brokers compact every topic by default.
     pub(crate) compacted: bool,
+    /// Says of every partition that its history has parted from the fetcher's.
+    pub(crate) says_parted: bool,
     /// Answers every fetch with this error of its session.
     pub(crate) refuses_sessions: Option<ErrorCode>,
     /// Holds fetches back by a quota for so many milliseconds each: no partition is in their answers.
@@ -205,7 +207,9 @@ impl Source {
             let response = self.read(&request);
             let topics = response.responses.iter().flat_map(|topic| &topic.partitions);
             let has_news = topics.clone().any(|data| {
-                data.error_code != 0 || data.records.as_ref().is_some_and(|records| !records.is_empty())
+                data.error_code != 0
+                    || data.diverging_epoch.end_offset >= 0
+                    || data.records.as_ref().is_some_and(|records| !records.is_empty())
             });
             if has_news || now() >= until {
                 return response;
@@ -217,7 +221,7 @@ impl Source {
     fn read(&self, request: &FetchRequest) -> FetchResponse {
         let mut state = self.state();
         let mut response = FetchResponse::default();
-        let State { topics, damage_next, .. } = &mut *state;
+        let State { topics, damage_next, says_parted, .. } = &mut *state;
         let mut room = Room { bytes: request.max_bytes as usize, is_untouched: true };
         for asked in &request.topics {
             let topic = match asked.topic_id.is_nil() {
@@ -236,6 +240,11 @@ impl Source {
                 };
                 data.high_watermark = log.end();
                 data.log_start_offset = log.start;
+                if *says_parted {
+                    data.diverging_epoch =
+                        fetch_response::EpochEndOffset { epoch: log.leader_epoch(), end_offset: log.end() };
+                    return data;
+                }
                 if asked.current_leader_epoch != log.leader_epoch() {
                     data.error_code = ErrorCode::FENCED_LEADER_EPOCH.0;
                 } else if !(log.start..=log.end()).contains(&asked.fetch_offset) {

@@ -170,8 +170,16 @@ impl Client {
     /// # Errors
     /// `UnsupportedVersion` where there is none.
     pub fn version_for<R: Request>(&self) -> Result<i16, ClientError> {
+        self.version_up_to::<R>(i16::MAX)
+    }
+
+    /// The highest version of `R` that both sides know and that is at most `highest`.
+    ///
+    /// # Errors
+    /// `UnsupportedVersion` where there is none.
+    pub fn version_up_to<R: Request>(&self, highest: i16) -> Result<i16, ClientError> {
         let key = ApiKey(R::KEY);
-        let our_max = api(key).map_or(R::MAX_VERSION, |info| info.max_stable);
+        let our_max = api(key).map_or(R::MAX_VERSION, |info| info.max_stable).min(highest);
         self.versions().usable(key, R::MIN_VERSION, our_max).ok_or_else(|| ClientError::UnsupportedVersion {
             api: key,
             ours: (R::MIN_VERSION, our_max),

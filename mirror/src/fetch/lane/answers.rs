@@ -10,6 +10,7 @@ use tarn_wire::messages::FetchResponse;
 
 use super::{Lane, LaneReport, Leaving};
 use crate::backoff::Backoff;
+use crate::fetch::budget::size_of;
 use crate::fetch::intake::{self, Fault};
 use crate::fetch::plan::{News, Received, What};
 use crate::gaps::Gap;
@@ -46,7 +47,7 @@ impl<C: LocalCluster> Lane<C> {
         let is_held_back = throttled_ms > 0 && response.responses.is_empty();
         if !is_held_back {
             self.spec.progress.alive();
-            self.response_bytes.answered(super::size_of(response));
+            self.response_bytes.answered(size_of(response));
         }
         self.spec.metrics.fetches.add(1);
         self.spec.metrics.fetch_ms.add(now_ms.saturating_sub(asked_at_ms));
@@ -115,7 +116,7 @@ impl<C: LocalCluster> Lane<C> {
                 }
                 What::Diverged => {
                     let why = format!("the source's log has parted from ours before offset {asked}");
-                    self.leave(partition, serial, Leaving::OutOfRange(why));
+                    self.leave(partition, serial, Leaving::Parted(why));
                 }
                 What::Error(code, hint) => {
                     let why = match code {
@@ -126,7 +127,7 @@ impl<C: LocalCluster> Lane<C> {
                         | ErrorCode::OFFSET_NOT_AVAILABLE
                         | ErrorCode::KAFKA_STORAGE_ERROR => Leaving::Moved(hint, code),
                         ErrorCode::OFFSET_OUT_OF_RANGE => {
-                            Leaving::OutOfRange(format!("the source has no offset {asked}"))
+                            Leaving::Parted(format!("the source has no offset {asked}"))
                         }
                         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
                         | ErrorCode::UNKNOWN_TOPIC_ID

@@ -14,15 +14,6 @@ use crate::gaps::Gap;
 use crate::metrics::MirrorMetrics;
 use crate::post::Post;
 
-/// When the next request leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overlap {
-    /// Before the last response is appended, so that the source works meanwhile.
-    WithAppend,
-    /// After it.
-    Never,
-}
-
 /// What a lane is made of.
 pub struct LaneSpec {
     /// What it calls itself towards the source.
@@ -33,8 +24,6 @@ pub struct LaneSpec {
     pub endpoint: Endpoint,
     /// The largest batch that is taken.
     pub batch_max_bytes: usize,
-    /// When requests leave.
-    pub overlap: Overlap,
     /// Where its commands come from.
     pub commands: Arc<Post<LaneCommand>>,
     /// Where its reports go.
@@ -95,8 +84,8 @@ pub struct Left {
 pub enum Leaving {
     /// The connection was away: histories must be compared.
     Reconnected,
-    /// The source has not what was asked for, or something else there: histories must be compared.
-    OutOfRange(String),
+    /// The source has not what was asked for, or another history there: comparing them tells which.
+    Parted(String),
     /// Another broker leads it at the source.
     Moved(Option<LeaderHint>, ErrorCode),
     /// The source does not know it.
