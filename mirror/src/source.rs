@@ -10,7 +10,7 @@ pub mod metadata;
 pub mod offsets;
 pub mod upstream;
 
-use tarn_image::config::mirror::{InvalidMirror, MirrorConfig, Patterns};
+use tarn_image::config::mirror::{MirrorConfig, Patterns};
 use tarn_record::TopicId;
 use tarn_transport::ClientError;
 use tarn_wire::messages::start_mirror_topics_request::{MirrorTopicConfig, StartMirrorTopic};
@@ -70,9 +70,6 @@ pub enum SourceError {
         /// Its error.
         code: ErrorCode,
     },
-    /// A pattern that is no regular expression.
-    #[error("{0}")]
-    BadPattern(#[from] InvalidMirror),
     /// The addresses lead to another cluster than before.
     #[error("the source is cluster {found}, but the mirror was made for cluster {pinned}")]
     ClusterChanged {
@@ -97,12 +94,10 @@ impl SourceError {
             SourceError::Refused { code, .. } if is_about_permission(*code) => {
                 Reason::SourceAuthorizationFailed
             }
-            SourceError::Refused { .. } => Reason::SourceError,
+            SourceError::Refused { .. } | SourceError::NoClusterId => Reason::SourceError,
             SourceError::ClusterChanged { .. } => Reason::SourceClusterChanged,
             SourceError::Loop(_) => Reason::MirrorLoop,
-            SourceError::Unreachable(_) | SourceError::BadPattern(_) | SourceError::NoClusterId => {
-                Reason::SourceUnreachable
-            }
+            SourceError::Unreachable(_) => Reason::SourceUnreachable,
         }
     }
 
@@ -111,10 +106,9 @@ impl SourceError {
         match self {
             SourceError::Unreachable(_) | SourceError::Call(_) => ErrorCode::NETWORK_EXCEPTION,
             SourceError::Refused { code, .. } => *code,
-            SourceError::BadPattern(_)
-            | SourceError::ClusterChanged { .. }
-            | SourceError::Loop(_)
-            | SourceError::NoClusterId => ErrorCode::INVALID_REQUEST,
+            SourceError::ClusterChanged { .. } | SourceError::Loop(_) | SourceError::NoClusterId => {
+                ErrorCode::INVALID_REQUEST
+            }
         }
     }
 }
@@ -133,15 +127,13 @@ pub async fn cluster_id(config: &MirrorConfig, own_cluster_id: &str) -> Result<S
 /// `topics.exclude` does. Patterns match whole names; topics that begin with `__` are never mirrored.
 ///
 /// # Errors
-/// Why they are not known, or which pattern is none.
+/// Why they are not known.
 pub async fn resolve(
     config: &MirrorConfig,
-    include: &[String],
-    exclude: &[String],
+    include: &Patterns,
+    exclude: &Patterns,
     own_cluster_id: &str,
 ) -> Result<Vec<SourceTopic>, SourceError> {
-    let include = Patterns::parse(include.iter().map(String::as_str))?;
-    let exclude = Patterns::parse(exclude.iter().map(String::as_str))?;
     let connections = Connections::new(config, "mirror-resolve".to_owned());
     let client = connections.any(&[]).await?;
     let metadata = metadata::ask(&client, Topics::All).await?;
@@ -151,7 +143,7 @@ pub async fn resolve(
         .iter()
         .filter(|(name, topic)| {
             topic.error == ErrorCode::NONE
-                && is_mirrored_by(name, &include, &config.topics_exclude)
+                && is_mirrored_by(name, include, &config.topics_exclude)
                 && !exclude.matches(name)
         })
         .collect();
@@ -201,6 +193,21 @@ pub fn is_about_permission(code: ErrorCode) -> bool {
 mod tests {
     use super::*;
     use tarn_image::config::mirror::stored;
+
+    #[test]
+    fn a_source_that_answers_is_never_said_to_be_unreachable() {
+        let api = ApiKey::METADATA;
+        let changed = SourceError::ClusterChanged { pinned: "east".into(), found: "north".into() };
+        for (error, reason) in [
+            (SourceError::NoClusterId, Reason::SourceError),
+            (SourceError::Refused { api, code: ErrorCode::INVALID_REQUEST }, Reason::SourceError),
+            (changed, Reason::SourceClusterChanged),
+            (SourceError::Loop("west".into()), Reason::MirrorLoop),
+            (SourceError::Unreachable("nobody listens".into()), Reason::SourceUnreachable),
+        ] {
+            assert_eq!(error.reason(), reason, "{error}");
+        }
+    }
 
     #[test]
     fn a_source_is_refused_where_it_is_this_cluster_or_another_than_before() {

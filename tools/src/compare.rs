@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use regex::Regex;
+use tarn_image::mirrors::is_never_mirrored;
 use tarn_record::ValidBatch;
 use tarn_runtime::sleep;
 use tarn_transport::{ClientOptions, Endpoint};
@@ -68,7 +69,7 @@ async fn compare(arguments: Arguments) -> Result<Compared, Failure> {
         deadline: Instant::now() + Duration::from_secs(arguments.timeout),
     };
     let mut topics = sides.source.topics().await?;
-    topics.retain(|topic| !topic.name.starts_with("__") && pattern.is_match(&topic.name));
+    topics.retain(|topic| !is_never_mirrored(&topic.name) && pattern.is_match(&topic.name));
     if topics.is_empty() {
         return Err(Failure::Precondition("no topic of the source matches".to_owned()));
     }

@@ -25,6 +25,11 @@ pub const SOURCE_CLUSTER_ID: &str = "source.cluster.id";
 /// The internal topic with the states of mirror partitions.
 pub const STATE_TOPIC: &str = "__mirror_state";
 
+/// True for the internal topics of a cluster, which are never mirrored.
+pub fn is_never_mirrored(topic: &str) -> bool {
+    topic.starts_with("__")
+}
+
 /// What the operator wants of a mirror topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DesiredState {

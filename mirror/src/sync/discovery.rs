@@ -9,13 +9,11 @@ use std::sync::Arc;
 
 use tarn_image::MetadataImage;
 use tarn_image::config::mirror::{MirrorConfig, Patterns};
+use tarn_image::mirrors::is_never_mirrored;
 use tarn_record::TopicId;
 use tarn_wire::ErrorCode;
 
 use crate::source::metadata::SourceMetadata;
-
-/// How the names of internal topics begin.
-const INTERNAL_PREFIX: &str = "__";
 
 /// What the patterns of a mirror find at the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +26,7 @@ pub struct Discovered {
 
 /// True where `include` matches the name, `exclude` does not, and the topic is no internal one.
 pub fn is_mirrored_by(name: &str, include: &Patterns, exclude: &Patterns) -> bool {
-    !name.starts_with(INTERNAL_PREFIX) && include.matches(name) && !exclude.matches(name)
+    !is_never_mirrored(name) && include.matches(name) && !exclude.matches(name)
 }
 
 /// Compares the source's topics with those here.

@@ -6,7 +6,7 @@ mod states;
 
 use std::rc::Rc;
 
-use tarn_image::config::mirror::{self, MirrorConfig};
+use tarn_image::config::mirror::{self, MirrorConfig, Patterns};
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::source::{self, SourceTopic};
 use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig as GivenConfig;
@@ -97,8 +97,11 @@ async fn resolve(
     };
     let config = MirrorConfig::resolve(mirror.configs)
         .map_err(|error| refuse_start(ErrorCode::INVALID_CONFIG, error.to_string()))?;
-    let texts = |patterns: &[Str]| patterns.iter().map(|pattern| pattern.to_string()).collect::<Vec<_>>();
-    let (include, exclude) = (texts(&request.include_patterns), texts(&request.exclude_patterns));
+    let parse = |patterns: &[Str]| {
+        Patterns::parse(patterns.iter().map(|pattern| &**pattern))
+            .map_err(|error| refuse_start(ErrorCode::INVALID_REQUEST, error.to_string()))
+    };
+    let (include, exclude) = (parse(&request.include_patterns)?, parse(&request.exclude_patterns)?);
     let found = source::resolve(&config, &include, &exclude, core.node().cluster_id()).await;
     found.map_err(|error| refuse_start(error.code(), error.to_string()))
 }

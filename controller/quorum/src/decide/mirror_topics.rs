@@ -11,6 +11,7 @@ use tarn_image::config::mirror::Patterns;
 use tarn_image::config::value::elements;
 use tarn_image::config::{table, topic as topic_configs};
 use tarn_image::configs::ConfigMap;
+use tarn_image::mirrors::is_never_mirrored;
 use tarn_image::mirrors::{MIRROR_DESIRED_STATE, MIRROR_NAME, Truncation, Wanted};
 use tarn_image::{DesiredState, MetadataImage, ResourceType, TopicImage};
 use tarn_record::{PartitionIndex, TopicId};
@@ -25,8 +26,6 @@ use super::{ApiError, Context, Decision, names, placement, wire_result};
 /// Keys of a mirror that its commands change.
 const INCLUDE: &str = "topics.include";
 const EXCLUDE: &str = "topics.exclude";
-/// Names that never mirror begin like this.
-const INTERNAL_PREFIX: &str = "__";
 
 /// Decides a whole request. A topic that fails does not hinder the others.
 pub fn start(
@@ -160,7 +159,7 @@ fn start_one(
 ) -> Result<(Vec<MetadataRecord>, Vec<String>), ApiError> {
     let name = &*asked.topic_name;
     names::check(name)?;
-    if name.starts_with(INTERNAL_PREFIX) {
+    if is_never_mirrored(name) {
         let why = format!("Topic '{name}' is internal to its cluster and never mirrored.");
         return Err(ApiError::new(ErrorCode::INVALID_REQUEST, why));
     }
