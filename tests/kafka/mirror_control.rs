@@ -6,6 +6,7 @@ use tarn_tests::cluster::Cluster;
 use tarn_tests::compare::{assert_identical, await_mirrored};
 use tarn_tests::dataset::Source;
 use tarn_tests::kafka::{CLUSTER_ID, KafkaNode, NodeOptions};
+use tarn_tests::relay::Relay;
 use tarn_tests::tarn::{MirrorPartition, Tarn, TarnOptions};
 use tarn_tests::tools::{kcat, tool};
 use tarn_tests::waiting::until_some;
@@ -22,16 +23,30 @@ fn mirrored(topic: &str) -> bool {
 
 #[test]
 fn a_mirror_goes_from_alignment_to_mirroring_and_never_through_failed() {
-    let source = Source::start();
+    let relay = Relay::start();
+    let source = Source::start_with(NodeOptions { relay_port: Some(relay.port()), ..NodeOptions::default() });
+    relay.connect_to(&source.node.relayed());
     let mut tarn = Tarn::start(&TarnOptions::default());
-    tarn.mirror_from(&source.bootstrap(), "m", ".*");
+    tarn.mirror_from(&relay.address(), "m", ".*");
     let seen = states_until_mirroring(&tarn);
     assert!(!seen.contains("FAILED"), "{seen:?}");
     await_mirrored(&source.bootstrap(), &tarn.bootstrap(), mirrored, COPIED);
     tarn.stop();
+    relay.cut();
     tarn.start_again();
-    let seen = states_until_mirroring(&tarn);
     // Until the histories are compared and a fetcher lives, it must not say MIRRORING.
+    until_some("every partition to wait for the source", COPIED, || {
+        let partitions = tarn.describe_mirror("m");
+        let says_mirroring = partitions.iter().find(|one| one.state == "MIRRORING");
+        assert!(says_mirroring.is_none(), "nothing is compared yet: {says_mirroring:?}");
+        let waits = |one: &&MirrorPartition| one.reason_code.as_deref() == Some("SOURCE_UNREACHABLE");
+        match partitions.iter().filter(waits).count() {
+            waiting if waiting > 30 && waiting == partitions.len() => Ok(()),
+            waiting => Err(format!("{waiting} of {}", partitions.len())),
+        }
+    });
+    relay.mend();
+    let seen = states_until_mirroring(&tarn);
     assert!(!seen.contains("FAILED"), "{seen:?}");
 }
 
