@@ -239,7 +239,7 @@ impl<W> Interests<W> {
         let mut first = FirstBatch::MayBeLarger;
         let mut fetched = Vec::new();
         for _ in 0..interest.news.len() {
-            if left == 0 && scope == Scope::News {
+            if left == 0 && first == FirstBatch::MustFit && scope == Scope::News {
                 break;
             }
             let Some(slot) = interest.news.pop_front() else { break };
@@ -375,6 +375,17 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_asks_for_no_bytes_gets_the_first_batch_all_the_same() {
+        let mut world = World::with(3);
+        world.fetch(Scope::All, 0);
+        world.append(1, 10);
+        world.append(2, 10);
+        assert_eq!(world.fetch(Scope::News, 0), [1], "one batch a fetch, as KIP-74 promises");
+        world.move_on(1, 10);
+        assert_eq!(world.fetch(Scope::News, 0), [2]);
+    }
+
+    #[test]
     fn what_a_full_fetch_had_no_room_for_is_sent_by_the_next() {
         let mut world = World::with(2);
         world.append(0, 10);
@@ -471,9 +482,10 @@ mod tests {
 
         fn fetch(&mut self, scope: Scope, max_bytes: usize) -> Vec<i32> {
             let (ends, reads) = (&self.ends, &mut self.reads);
-            let fetched = self.interests.fetch(self.id, scope, max_bytes, |partition, wanted, limit, _| {
+            let fetched = self.interests.fetch(self.id, scope, max_bytes, |partition, wanted, limit, first| {
                 *reads += 1;
                 let end = ends[partition.partition.0 as usize];
+                let limit = if first == FirstBatch::MayBeLarger { limit.max(1) } else { limit };
                 let length = (end - wanted.fetch_offset.0).min(limit as i64) as usize;
                 FetchedPartition {
                     high_watermark: Offset(end),

@@ -83,7 +83,8 @@ async fn serve(
     let order = take_over(&core, &mut held, &request);
     let max_bytes = (request.max_bytes.max(0) as usize).min(core.node().fetch_max_bytes());
     let limits = Limits {
-        min_bytes: (request.min_bytes.max(0) as usize).min(max_bytes),
+        // One batch is given however few bytes are asked for, so waiting for one byte always ends.
+        min_bytes: (request.min_bytes.max(0) as usize).min(max_bytes.max(1)),
         max_bytes,
         isolation: isolation(&request),
     };
