@@ -4,6 +4,7 @@
 //! and the partition itself is STOPPED. What is not yet known is never taken for writable.
 
 use tarn_image::DesiredState;
+use tarn_image::mirrors::ReadOnly;
 use tarn_mirror::local_cluster::{KnownState, MirrorGeneration};
 use tarn_mirror::state::MirrorState;
 use tarn_record::Offset;
@@ -27,18 +28,8 @@ pub struct Binding {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum WriteRefused {
     /// It is mirrored.
-    #[error(
-        "the topic is a mirror (mirror.name={mirror}, partition state {state}) and is read-only; to make it \
-         writable: tarn mirror stop --mirror {mirror} --topics {topic}"
-    )]
-    ReadOnly {
-        /// The mirror.
-        mirror: String,
-        /// The topic.
-        topic: String,
-        /// The partition's state.
-        state: &'static str,
-    },
+    #[error(transparent)]
+    ReadOnly(#[from] ReadOnly),
     /// It may be writable, but the coordinator has not said so yet.
     #[error("whether mirror {mirror} has stopped for this partition is not known yet")]
     NotKnownYet {
@@ -51,7 +42,7 @@ impl WriteRefused {
     /// The error code of the protocol: one that clients do not retry for what is refused for good.
     pub fn code(&self) -> ErrorCode {
         match self {
-            WriteRefused::ReadOnly { .. } => ErrorCode::POLICY_VIOLATION,
+            WriteRefused::ReadOnly(_) => ErrorCode::POLICY_VIOLATION,
             WriteRefused::NotKnownYet { .. } => ErrorCode::NOT_ENOUGH_REPLICAS,
         }
     }
@@ -73,13 +64,13 @@ impl Binding {
     /// # Errors
     /// Why it may not.
     pub fn check_write(&self, topic: &str) -> Result<(), WriteRefused> {
-        let mirror = self.desired.mirror.to_string();
-        let refused =
-            |state| WriteRefused::ReadOnly { mirror: mirror.clone(), topic: topic.to_owned(), state };
+        let refused = |state| WriteRefused::ReadOnly(self.desired.refusal(topic, state));
         match (self.desired.desired, self.known) {
             (DesiredState::Stopped, _)
             | (DesiredState::Stopping, KnownState::Known(MirrorState::Stopped)) => Ok(()),
-            (DesiredState::Stopping, KnownState::Unknown) => Err(WriteRefused::NotKnownYet { mirror }),
+            (DesiredState::Stopping, KnownState::Unknown) => {
+                Err(WriteRefused::NotKnownYet { mirror: self.desired.mirror.to_string() })
+            }
             (_, KnownState::Known(state)) => Err(refused(state.name())),
             (_, KnownState::Unknown | KnownState::None) => Err(refused("not known yet")),
         }

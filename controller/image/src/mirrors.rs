@@ -135,12 +135,30 @@ impl Binding {
         self.desired != DesiredState::Stopped
     }
 
+    /// Why a client may not change `topic`, or its partition, which is in `state`.
+    pub fn refusal(&self, topic: &str, state: &str) -> ReadOnly {
+        ReadOnly { topic: topic.to_owned(), mirror: self.mirror.clone(), state: state.to_owned() }
+    }
+
     fn read(configs: &ConfigMap) -> Option<Binding> {
         let mirror = configs.get(MIRROR_NAME)?.clone();
         let wanted: Wanted = configs.get(MIRROR_DESIRED_STATE)?.parse().ok()?;
         let Wanted { state, version, truncation } = wanted;
         Some(Binding { mirror, desired: state, version, truncation })
     }
+}
+
+/// A change that a client may not make because a mirror fills the topic. Its sentence is the same whatever
+/// the API: it names mirror, state and the command that would make the topic writable.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "topic '{topic}' belongs to cluster mirror {mirror} (state {state}) and is read-only; to make it writable: \
+     tarn mirror stop --mirror {mirror} --topics {topic} (not served yet by this release)"
+)]
+pub struct ReadOnly {
+    topic: String,
+    mirror: Arc<str>,
+    state: String,
 }
 
 /// One mirror.
@@ -236,6 +254,18 @@ mod tests {
         for text in ["mirroring:0", "paused:7", "stopping:8:truncate", "stopped:9223372036854775807"] {
             assert_eq!(text.parse::<Wanted>().map(|wanted| wanted.to_string()), Ok(text.to_owned()));
         }
+    }
+
+    #[test]
+    fn a_refusal_names_mirror_state_and_the_command_as_it_is_typed() {
+        let bound = [(MIRROR_NAME, "m"), (MIRROR_DESIRED_STATE, "paused:7")];
+        let configs: ConfigMap = bound.map(|(key, value)| (Arc::from(key), Arc::from(value))).into();
+        let binding = Binding::read(&configs).unwrap();
+        assert_eq!(
+            binding.refusal("t", "PAUSED").to_string(),
+            "topic 't' belongs to cluster mirror m (state PAUSED) and is read-only; to make it writable: \
+             tarn mirror stop --mirror m --topics t (not served yet by this release)"
+        );
     }
 
     #[test]

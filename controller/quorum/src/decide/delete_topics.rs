@@ -103,7 +103,8 @@ mod tests {
         assert_eq!(
             response.responses[0].error_message.as_deref(),
             Some(
-                "Topic 'a' belongs to cluster mirror 'm' and is paused; end that first: tarn mirror stop m --topics a"
+                "topic 'a' belongs to cluster mirror m (state paused) and is read-only; to make it writable: \
+                 tarn mirror stop --mirror m --topics a (not served yet by this release)"
             )
         );
         world.bind("a", "m", "stopped:5");
