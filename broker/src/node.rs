@@ -87,6 +87,11 @@ impl Node {
         usize::try_from(self.config.network.fetch_session_slots).unwrap_or(0)
     }
 
+    /// The most partitions in one answer of DescribeTopicPartitions (`max.request.partition.size.limit`).
+    pub fn partitions_per_answer(&self) -> usize {
+        usize::try_from(self.config.network.max_request_partitions).unwrap_or(1).max(1)
+    }
+
     /// A flush or a log failed: nothing may be promised on this disk any more. The node's only directory
     /// takes the process with it, which is what a failed disk deserves; it is never retried into silence.
     pub fn storage_failed(&self, cause: &dyn Display) -> ! {

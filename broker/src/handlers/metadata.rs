@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use tarn_image::{PartitionRegistration, TopicImage};
+use tarn_image::{PartitionRegistration, TopicImage, topic_name};
 use tarn_record::{BrokerId, PartitionIndex, TopicId};
 use tarn_wire::messages::describe_cluster_response::DescribeClusterBroker;
 use tarn_wire::messages::describe_topic_partitions_response::{
@@ -22,8 +22,6 @@ use crate::core::Core;
 use crate::internal_topics::is_internal;
 use crate::metadata_view::{MetadataView, Node};
 
-/// Partitions in one answer of DescribeTopicPartitions at most (`max.request.partition.size.limit`).
-const PARTITIONS_PER_ANSWER: usize = 2000;
 /// The endpoint types of brokers and controllers (KIP-919).
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;
@@ -77,21 +75,12 @@ fn asked(header: &RequestHeader, request: &MetadataRequest) -> Option<Vec<(Optio
 
 fn find<'a>(view: &'a MetadataView, name: Option<&str>, id: TopicId) -> Result<&'a TopicImage, ErrorCode> {
     match name {
-        Some(name) if !is_legal(name) => Err(ErrorCode::INVALID_TOPIC_EXCEPTION),
+        Some(name) if topic_name::check(name).is_err() => Err(ErrorCode::INVALID_TOPIC_EXCEPTION),
         Some(name) => {
             view.topic_by_name(name).map(AsRef::as_ref).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
         }
         None => view.topic_by_id(id).map(AsRef::as_ref).ok_or(ErrorCode::UNKNOWN_TOPIC_ID),
     }
-}
-
-/// Whether a topic may have this name.
-fn is_legal(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 249
-        && name != "."
-        && name != ".."
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
 fn described(topic: &TopicImage, reachable: &BTreeSet<BrokerId>, version: i16) -> MetadataResponseTopic {
@@ -139,7 +128,6 @@ fn offline(partition: &PartitionRegistration, reachable: &BTreeSet<BrokerId>) ->
     replicas.map(|replica| replica.0).collect()
 }
 
-/// Topics that clients call internal: Kafka's own, and not `__mirror_state`, whose state is Tarn's.
 /// Serves DescribeCluster to clients of `listener`.
 pub fn cluster(core: &Rc<Core>, listener: &str, request: &DescribeClusterRequest) -> DescribeClusterResponse {
     let of_controllers = core.node().config().is_controller_listener(listener);
@@ -182,8 +170,8 @@ pub fn topic_partitions(
     let view = core.view();
     let nodes = view.nodes(listener).into_iter().filter(|node| !node.fenced);
     let reachable: BTreeSet<BrokerId> = nodes.map(|node| node.id).collect();
-    let limit =
-        usize::try_from(request.response_partition_limit).unwrap_or(0).clamp(1, PARTITIONS_PER_ANSWER);
+    let limit = usize::try_from(request.response_partition_limit).unwrap_or(0);
+    let limit = limit.clamp(1, core.node().partitions_per_answer());
     let (from_topic, from_partition) = match &request.cursor {
         Some(cursor) => (cursor.topic_name.to_string(), cursor.partition_index),
         None => (String::new(), 0),
@@ -245,20 +233,5 @@ fn page_of(
         is_internal: is_internal(&topic.name),
         partitions: partitions.collect(),
         ..Default::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_kafka_refuses_are_refused() {
-        for legal in ["a", "A.b_c-9", &"x".repeat(249)] {
-            assert!(is_legal(legal), "{legal}");
-        }
-        for illegal in ["", ".", "..", "a b", "ä", "a/b", &"x".repeat(250)] {
-            assert!(!is_legal(illegal), "{illegal}");
-        }
     }
 }
