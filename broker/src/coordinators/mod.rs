@@ -1,4 +1,5 @@
 //! Coordinators: state machines whose state is a compacted internal topic.
 
 pub mod mirror;
+pub mod mirror_states;
 pub mod runtime;

@@ -1,21 +1,17 @@
 //! ReadMirrorStates, WriteMirrorStates and ReadMirrorOffsets: what coordinators and leaders know of
 //! mirrored partitions.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::rc::Rc;
 
-use tarn_mirror::coordinator::{
-    PartitionState, STATE_TOPIC, StateRequest, StateResponse, WriteRefused, coordinator_partition,
-};
+use tarn_mirror::coordinator::PartitionState;
 use tarn_mirror::local_cluster::LogEnds;
 use tarn_mirror::state::MirrorState;
 use tarn_record::{PartitionIndex, TopicId, TopicIdPartition};
-use tarn_runtime::channel::{self, Reply};
 use tarn_wire::messages::read_mirror_offsets_response::{
     MirrorOffsetPartitionResult, MirrorOffsetTopicResult,
 };
 use tarn_wire::messages::read_mirror_states_response::{MirrorStatePartitionResult, MirrorStateTopicResult};
-use tarn_wire::messages::write_mirror_states_request::WriteMirrorStatePartition;
 use tarn_wire::messages::write_mirror_states_response::{
     WriteMirrorStatePartitionResult, WriteMirrorStateTopicResult,
 };
@@ -25,7 +21,7 @@ use tarn_wire::messages::{
 };
 use tarn_wire::{ErrorCode, Str};
 
-use crate::coordinators::mirror::CoordinatorCall;
+use crate::coordinators::mirror_states::{self, Unwritten};
 use crate::core::Core;
 use crate::envelope::Envelope;
 use crate::scatter::scatter;
@@ -38,7 +34,7 @@ pub async fn read_states(core: &Rc<Core>, request: ReadMirrorStatesRequest) -> R
         partitions
             .map(move |asked| TopicIdPartition { topic_id, partition: PartitionIndex(asked.partition_index) })
     });
-    let known = states(core, &request.mirror_name, asked.collect()).await;
+    let known = mirror_states::read(core, &request.mirror_name, asked.collect()).await;
     let topics = request.topics.into_iter().map(|topic| MirrorStateTopicResult {
         partitions: topic
             .partitions
@@ -53,36 +49,6 @@ pub async fn read_states(core: &Rc<Core>, request: ReadMirrorStatesRequest) -> R
         topic_id: topic.topic_id,
     });
     ReadMirrorStatesResponse { topics: topics.collect(), ..Default::default() }
-}
-
-/// What the coordinators know of partitions of a mirror; an error where one does not answer.
-pub(super) async fn states(
-    core: &Rc<Core>,
-    mirror: &str,
-    partitions: Vec<TopicIdPartition>,
-) -> HashMap<TopicIdPartition, Result<Option<PartitionState>, ErrorCode>> {
-    let mut known = HashMap::new();
-    let by_coordinator = match by_coordinator(core, mirror, partitions.iter().map(|one| (*one, ())).collect())
-    {
-        Ok(by_coordinator) => by_coordinator,
-        Err(error) => return partitions.into_iter().map(|one| (one, Err(error))).collect(),
-    };
-    let mut asked_all = Vec::with_capacity(by_coordinator.len());
-    for (coordinator, asked) in by_coordinator {
-        let asked: Vec<_> = asked.into_iter().map(|(partition, ())| partition).collect();
-        let request = StateRequest::Read(mirror.to_owned(), asked.clone());
-        asked_all.push((asked, ask(core, coordinator, request).await));
-    }
-    for (asked, answer) in asked_all {
-        match answered(answer).await {
-            Ok(StateResponse::Read(states)) => {
-                known.extend(states.into_iter().map(|(partition, state)| (partition, Ok(state))));
-            }
-            Ok(_) => known.extend(asked.into_iter().map(|one| (one, Err(ErrorCode::UNKNOWN_SERVER_ERROR)))),
-            Err(error) => known.extend(asked.into_iter().map(|one| (one, Err(error)))),
-        }
-    }
-    known
 }
 
 fn state_result(
@@ -126,7 +92,7 @@ pub async fn write_states(core: &Rc<Core>, request: WriteMirrorStatesRequest) ->
             writes.push((TopicIdPartition { topic_id: TopicId(topic.topic_id), partition }, write.clone()));
         }
     }
-    let written = write_all(core, &request.mirror_name, writes).await;
+    let written = mirror_states::write(core, &request.mirror_name, writes).await;
     let topics = request.topics.into_iter().map(|topic| WriteMirrorStateTopicResult {
         partitions: topic
             .partitions
@@ -143,40 +109,6 @@ pub async fn write_states(core: &Rc<Core>, request: WriteMirrorStatesRequest) ->
     WriteMirrorStatesResponse { topics: topics.collect(), ..Default::default() }
 }
 
-/// A write that was not taken: by the coordinator, or because there was none to ask.
-type Unwritten = Result<WriteRefused, ErrorCode>;
-
-async fn write_all(
-    core: &Rc<Core>,
-    mirror: &str,
-    writes: Vec<(TopicIdPartition, WriteMirrorStatePartition)>,
-) -> HashMap<TopicIdPartition, Result<i32, Unwritten>> {
-    let partitions: Vec<_> = writes.iter().map(|(partition, _)| *partition).collect();
-    let by_coordinator = match by_coordinator(core, mirror, writes) {
-        Ok(by_coordinator) => by_coordinator,
-        Err(error) => return partitions.into_iter().map(|one| (one, Err(Err(error)))).collect(),
-    };
-    let mut written = HashMap::new();
-    let mut asked_all = Vec::with_capacity(by_coordinator.len());
-    for (coordinator, writes) in by_coordinator {
-        let asked: Vec<_> = writes.iter().map(|(partition, _)| *partition).collect();
-        let request = StateRequest::Write(mirror.to_owned(), writes);
-        asked_all.push((asked, ask(core, coordinator, request).await));
-    }
-    for (asked, answer) in asked_all {
-        match answered(answer).await {
-            Ok(StateResponse::Written(results)) => {
-                written.extend(results.into_iter().map(|(one, result)| (one, result.map_err(Ok))));
-            }
-            Ok(_) => {
-                written.extend(asked.into_iter().map(|one| (one, Err(Err(ErrorCode::UNKNOWN_SERVER_ERROR)))))
-            }
-            Err(error) => written.extend(asked.into_iter().map(|one| (one, Err(Err(error))))),
-        }
-    }
-    written
-}
-
 fn write_result(index: i32, written: Option<&Result<i32, Unwritten>>) -> WriteMirrorStatePartitionResult {
     let refused = |error: ErrorCode, message: Option<Str>| WriteMirrorStatePartitionResult {
         partition_index: index,
@@ -190,45 +122,9 @@ fn write_result(index: i32, written: Option<&Result<i32, Unwritten>>) -> WriteMi
             state_epoch: *state_epoch,
             ..Default::default()
         },
-        Some(Err(Ok(why))) => refused(why.code(), Some(why.to_string().into())),
-        Some(Err(Err(error))) => refused(*error, None),
+        Some(Err(why)) => refused(why.code(), why.message().map(Str::from)),
         None => refused(ErrorCode::COORDINATOR_NOT_AVAILABLE, None),
     }
-}
-
-type ByCoordinator<T> = BTreeMap<TopicIdPartition, Vec<(TopicIdPartition, T)>>;
-
-/// Items by the partition of `__mirror_state` that holds them.
-fn by_coordinator<T>(
-    core: &Rc<Core>,
-    mirror: &str,
-    items: Vec<(TopicIdPartition, T)>,
-) -> Result<ByCoordinator<T>, ErrorCode> {
-    let view = core.view();
-    let topic = view.topic_by_name(STATE_TOPIC).ok_or(ErrorCode::COORDINATOR_NOT_AVAILABLE)?;
-    let mut by_coordinator: ByCoordinator<T> = BTreeMap::new();
-    for (partition, item) in items {
-        let index = coordinator_partition(mirror, partition, topic.partitions.len() as i32);
-        let coordinator = TopicIdPartition { topic_id: topic.id, partition: index };
-        by_coordinator.entry(coordinator).or_default().push((partition, item));
-    }
-    Ok(by_coordinator)
-}
-
-/// A coordinator's answer that is on its way, or why nobody was asked.
-type OnItsWay = Result<Reply<Result<StateResponse, ErrorCode>>, ErrorCode>;
-
-/// Sends a request to a coordinator, so that all coordinators work at the same time.
-async fn ask(core: &Rc<Core>, coordinator: TopicIdPartition, request: StateRequest) -> OnItsWay {
-    core.view().check_leader(core.node().broker_id(), coordinator).map_err(|_| ErrorCode::NOT_COORDINATOR)?;
-    let (reply, answer) = channel::reply();
-    let call = CoordinatorCall { partition: coordinator, request, reply };
-    core.deliver(core.owner(coordinator), Envelope::Coordinator(call)).await;
-    Ok(answer)
-}
-
-async fn answered(answer: OnItsWay) -> Result<StateResponse, ErrorCode> {
-    answer?.await.unwrap_or(Err(ErrorCode::NOT_COORDINATOR))
 }
 
 /// Serves ReadMirrorOffsets: what this broker knows of the partitions it leads.
