@@ -482,19 +482,20 @@ mod tests {
 
         fn fetch(&mut self, scope: Scope, max_bytes: usize) -> Vec<i32> {
             let (ends, reads) = (&self.ends, &mut self.reads);
-            let fetched = self.interests.fetch(self.id, scope, max_bytes, |partition, wanted, limit, first| {
-                *reads += 1;
-                let end = ends[partition.partition.0 as usize];
-                let limit = if first == FirstBatch::MayBeLarger { limit.max(1) } else { limit };
-                let length = (end - wanted.fetch_offset.0).min(limit as i64) as usize;
-                FetchedPartition {
-                    high_watermark: Offset(end),
-                    log_start: Offset(0),
-                    is_behind: wanted.fetch_offset.0 < end,
-                    records: Records::from(Bytes::from(vec![0; length])),
-                    ..FetchedPartition::failed(partition, ErrorCode::NONE)
-                }
-            });
+            let fetched =
+                self.interests.fetch(self.id, scope, max_bytes, |partition, wanted, limit, first| {
+                    *reads += 1;
+                    let end = ends[partition.partition.0 as usize];
+                    let limit = if first == FirstBatch::MayBeLarger { limit.max(1) } else { limit };
+                    let length = (end - wanted.fetch_offset.0).min(limit as i64) as usize;
+                    FetchedPartition {
+                        high_watermark: Offset(end),
+                        log_start: Offset(0),
+                        is_behind: wanted.fetch_offset.0 < end,
+                        records: Records::from(Bytes::from(vec![0; length])),
+                        ..FetchedPartition::failed(partition, ErrorCode::NONE)
+                    }
+                });
             fetched.iter().map(|found| found.partition.partition.0).collect()
         }
     }
