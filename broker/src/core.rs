@@ -22,6 +22,7 @@ use tracing::warn;
 
 use crate::coordinators::mirror::MirrorMachines;
 use crate::envelope::{CheckpointEntry, Envelope};
+use crate::expiring::expire_producers;
 use crate::interest::InterestId;
 use crate::metadata_view::MetadataView;
 use crate::node::Node;
@@ -85,6 +86,7 @@ impl Core {
         spawn(Queue::Network, self.clone().drain(mailbox)).detach();
         spawn(Queue::Network, flushing::keep_promises(self.clone())).detach();
         spawn(Queue::Background, flushing::bound_recovery(self.clone())).detach();
+        spawn(Queue::Background, expire_producers(self.clone())).detach();
         spawn(Queue::Background, self.clone().tick()).detach();
     }
 

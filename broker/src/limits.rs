@@ -12,6 +12,10 @@ pub const UNFLUSHED_BYTES_PER_CORE: u64 = 512 * 1024 * 1024;
 /// How often it is looked whether more than that is unflushed, in milliseconds.
 pub const BACKGROUND_FLUSH_INTERVAL_MS: u64 = 1000;
 
+/// How often producers that were idle for `producer.id.expiration.ms` are looked for: Kafka's default of
+/// `producer.id.expiration.check.interval.ms`, which it keeps to itself.
+pub const PRODUCER_EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
+
 /// Flushes that wait for the node's background thread; each core has one there at a time.
 pub const BACKGROUND_FLUSHES: usize = 1024;
 

@@ -248,6 +248,11 @@ impl Replica {
         appended.map(|_| ())
     }
 
+    /// Forgets producers that were idle for too long.
+    pub fn expire_producers(&mut self, now: Timestamp) {
+        self.log.expire_producers(now);
+    }
+
     /// Files that the log has let go, to be removed on another thread.
     pub fn take_removals(&mut self) -> Vec<RemovalJob> {
         std::mem::take(&mut self.removals)
