@@ -253,9 +253,7 @@ impl Core {
             Envelope::Ends(partitions, reply) => {
                 let _ = reply.fill(lookups::ends(&self.partitions(), &partitions));
             }
-            Envelope::NewestBatches(partitions, reply) => {
-                let _ = reply.fill(lookups::newest_batches(&self.partitions(), &partitions));
-            }
+            Envelope::NewestBatches(partitions, reply) => lookups::newest_batches(self, partitions, reply),
             Envelope::Gates(gates, reply) => {
                 let _ = reply.fill(lookups::set_gates(&mut self.partitions(), &gates));
             }

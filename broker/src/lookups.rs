@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tarn_log::{LogError, TimestampSearch};
+use tarn_log::{LogError, NewestBatchSearch, TimestampSearch};
 use tarn_mirror::local_cluster::{GateOrder, KnownState, LocalError, LogEnds, MirrorGeneration};
 use tarn_record::{BatchHeader, Epoch, Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::ReplySlot;
@@ -144,17 +144,34 @@ pub(crate) fn ends(partitions: &Partitions, asked: &[TopicIdPartition]) -> Vec<R
     asked.iter().map(answer).collect()
 }
 
-/// The newest batches of logs.
-pub(crate) fn newest_batches(
-    partitions: &Partitions,
-    asked: &[TopicIdPartition],
-) -> Vec<Result<Option<BatchHeader>, LocalError>> {
-    let answer = |&partition: &TopicIdPartition| {
-        let replica = partitions.get(partition).ok_or(LocalError::NotLeader(partition))?;
-        let storage = |error: LogError| LocalError::Storage { partition, reason: error.to_string() };
-        replica.log().newest_batch().map_err(storage)
+/// The newest batches of logs, in the order asked for.
+pub(crate) type NewestBatches = Vec<Result<Option<BatchHeader>, LocalError>>;
+
+/// Looks up the newest batches of logs. They may be on the disk only, so it happens on another thread.
+pub(crate) fn newest_batches(core: &Rc<Core>, asked: Vec<TopicIdPartition>, reply: ReplySlot<NewestBatches>) {
+    let searches: Vec<_> = {
+        let partitions = core.partitions();
+        let search = |partition: &TopicIdPartition| {
+            partitions.get(*partition).map(|replica| replica.log().newest_batch())
+        };
+        asked.iter().map(search).collect()
     };
-    asked.iter().map(answer).collect()
+    let core = core.clone();
+    spawn(Queue::Network, async move {
+        let run = |search: Option<NewestBatchSearch>| search.map(NewestBatchSearch::run);
+        let Ok(found) = blocking(move || searches.into_iter().map(run).collect::<Vec<_>>()).await else {
+            return;
+        };
+        let partitions = core.partitions();
+        let answer = |(&partition, found): (&TopicIdPartition, Option<Result<_, LogError>>)| {
+            // What was found in a log that has gone meanwhile is no answer.
+            let found = found.filter(|_| partitions.get(partition).is_some());
+            let storage = |error: LogError| LocalError::Storage { partition, reason: error.to_string() };
+            found.ok_or(LocalError::NotLeader(partition))?.map_err(storage)
+        };
+        let _ = reply.fill(asked.iter().zip(found).map(answer).collect());
+    })
+    .detach();
 }
 
 /// Opens and closes gates.

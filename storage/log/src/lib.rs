@@ -30,7 +30,9 @@ pub use descriptors::{Descriptors, SegmentFile};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use epochs::{EpochEnd, EpochError, EpochHistory, EpochStart};
 pub use error::{AppendError, LogError, ReadError};
-pub use log::{Appended, FlushJob, Flushed, FoundTimestamp, Log, TimestampSearch, Truncated};
+pub use log::{
+    Appended, FlushJob, Flushed, FoundTimestamp, Log, NewestBatchSearch, TimestampSearch, Truncated,
+};
 pub use log_dir::{FoundPartition, LogDir, LogDirError, PartitionOffsets};
 pub use read_plan::{FileSlice, ReadPlan};
 pub use recovery::{Opening, RecoveryReport};

@@ -41,7 +41,7 @@ use crate::segment::txn_index::AbortedTransaction;
 pub use append::Appended;
 pub(crate) use append::aborted_entry;
 pub use flush::{FlushJob, Flushed};
-pub use search::{FoundTimestamp, TimestampSearch};
+pub use search::{FoundTimestamp, NewestBatchSearch, TimestampSearch};
 pub use truncate::Truncated;
 pub(crate) use truncation_mark::TruncationMark;
 use truncation_mark::Until;

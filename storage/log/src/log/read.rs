@@ -1,6 +1,6 @@
 //! Reading: which bytes answer a fetch, and which transactions in them were aborted.
 
-use tarn_record::{BatchHeader, Offset};
+use tarn_record::Offset;
 
 use super::Log;
 use crate::error::{LogError, ReadError};
@@ -64,17 +64,6 @@ impl Log {
             begin = 0;
         }
         Ok(plan)
-    }
-
-    /// The header of the newest batch; `None` in a log without one.
-    ///
-    /// # Errors
-    /// The disk's refusal.
-    pub fn newest_batch(&self) -> Result<Option<BatchHeader>, LogError> {
-        if self.end <= self.start {
-            return Ok(None);
-        }
-        Ok(self.find(self.end.plus(-1))?.map(|(_, found)| found.header))
     }
 
     /// The first batch that ends at `offset` or above, and its segment.

@@ -1,9 +1,9 @@
-//! Finding a record by its timestamp (ListOffsets).
+//! Finding a record by its timestamp (ListOffsets), or the newest batch.
 //!
 //! A search may have to read and decompress a batch that is on the disk only, so it leaves the log's core:
 //! it takes a copy of what the log knows and runs on any thread.
 
-use tarn_record::{Epoch, Offset, Timestamp};
+use tarn_record::{BatchHeader, Epoch, Offset, Timestamp};
 
 use super::Log;
 use crate::error::LogError;
@@ -24,6 +24,14 @@ pub struct TimestampSearch {
 enum Wanted {
     AtLeast(Timestamp),
     Largest,
+}
+
+/// The search for the newest batch, ready to run.
+#[derive(Debug)]
+#[must_use = "a search finds nothing until it is run"]
+pub struct NewestBatchSearch {
+    segments: Vec<SegmentView>,
+    last: Offset,
 }
 
 /// A record found by its timestamp.
@@ -49,10 +57,33 @@ impl Log {
         self.search(Wanted::Largest, upper)
     }
 
+    /// Searches the newest batch.
+    pub fn newest_batch(&self) -> NewestBatchSearch {
+        let last = self.end.plus(-1);
+        let newest = if last < self.start { self.segments.len() } else { self.segment_of(last) };
+        let segments = self.segments[newest..].iter().map(|segment| segment.view().clone()).collect();
+        NewestBatchSearch { segments, last }
+    }
+
     fn search(&self, wanted: Wanted, upper: Offset) -> TimestampSearch {
         let first = self.segment_of(self.start);
         let segments = self.segments[first..].iter().map(|segment| segment.view().clone()).collect();
         TimestampSearch { segments, start: self.start, upper, wanted }
+    }
+}
+
+impl NewestBatchSearch {
+    /// Its header; `None` in a log without a batch.
+    ///
+    /// # Errors
+    /// Where a segment cannot be read: also when its offsets were removed meanwhile.
+    pub fn run(self) -> Result<Option<BatchHeader>, LogError> {
+        for segment in &self.segments {
+            if let Some(found) = segment.locate(self.last)? {
+                return Ok(Some(found.header));
+            }
+        }
+        Ok(None)
     }
 }
 
