@@ -24,6 +24,8 @@ use crate::snapshot::{self, SnapshotError, SnapshotId};
 
 /// The topic of the metadata log.
 pub const TOPIC: &str = "__cluster_metadata";
+/// What the log's other files may take while batches are appended: indexes, a new segment.
+const BESIDE_BATCHES_BYTES: u64 = 64 * 1024;
 /// Bytes of the log that are replayed at a time.
 const REPLAY_BYTES: usize = 1024 * 1024;
 
@@ -207,6 +209,20 @@ impl MetadataLog {
     ) -> Result<Offset, MetadataLogError> {
         let batch = batch::data(records, self.log.end(), epoch, now)?;
         self.append_batch(batch, epoch, now)
+    }
+
+    /// Whether the disk has room for batches that belong together, as far as that can be known before. A
+    /// disk that does not tell is asked by writing to it.
+    ///
+    /// # Errors
+    /// Records that fit no batch.
+    pub fn has_room_for(&self, batches: &[Vec<MetadataRecord>]) -> Result<bool, MetadataLogError> {
+        let mut bytes = BESIDE_BATCHES_BYTES;
+        for records in batches {
+            let batch = batch::data(records, self.log.end(), Epoch::NONE, Timestamp(0))?;
+            bytes = bytes.saturating_add(batch.len() as u64);
+        }
+        Ok(self.disk.available_bytes(&self.dir).map_or(true, |available| available >= bytes))
     }
 
     /// Appends the first records of an epoch of which this node, `leader`, is the leader.

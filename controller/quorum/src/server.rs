@@ -357,7 +357,9 @@ impl Controller {
         }
     }
 
-    /// Writes the batches of a decision, all of them or none; false where they were refused.
+    /// Writes the batches of a decision, all of them or none; false where they were refused. There is room
+    /// for all before the first is written; where others take it in between, those before it stay, each a
+    /// whole.
     fn write(&mut self, batches: Vec<Vec<MetadataRecord>>) -> Result<bool, ControllerError> {
         let Some(epoch) = self.leading else { return Ok(false) };
         let images = match self.state.try_apply(&batches) {
@@ -367,6 +369,10 @@ impl Controller {
                 return Ok(false);
             }
         };
+        if batches.len() > 1 && !self.log.has_room_for(&batches)? {
+            tracing::error!("there is no room for {} batches in the metadata log", batches.len());
+            return Ok(false);
+        }
         let timestamp = self.now();
         for (records, (image, delta)) in batches.iter().zip(images) {
             let offset = match self.log.append(records, epoch, timestamp) {

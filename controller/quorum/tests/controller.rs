@@ -1,12 +1,15 @@
 //! A controller on a real directory: formatted, asked, stopped, started again.
 
+use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tarn_image::config::server::ServerConfig;
 use tarn_image::features::SUPPORTED;
 use tarn_image::{DesiredState, MetadataImage};
-use tarn_log::{Descriptors, LogDir, RealDisk};
+use tarn_log::disk::{DiskLock, Entry, Open};
+use tarn_log::{Descriptors, Disk, DiskFile, LogDir, RealDisk};
 use tarn_quorum::decide::partitions::Grower;
 use tarn_quorum::format::{self, FormatOptions, Formatted, Quorum};
 use tarn_quorum::{ControllerHandle, ControllerOptions, ImageUpdate, server};
@@ -128,6 +131,76 @@ fn the_first_image_comes_with_everything_in_its_delta() {
     });
 }
 
+#[test]
+fn a_decision_of_several_batches_is_written_whole_or_not_at_all() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = config(dir.path(), "");
+    make_ready(&config);
+    let disk = Arc::new(NearlyFull { disk: RealDisk, available: AtomicU64::new(u64::MAX) });
+    let filling = disk.clone();
+    run_on(disk, &config, |ask, published| async move {
+        register(&ask).await;
+        filling.available.store(100, Ordering::Relaxed);
+        let refused = ask.create_mirror(mirror_request()).await.map(|answered| answered.response);
+        assert!(refused.is_err(), "the feature and the mirror are two batches: {refused:?}");
+        filling.available.store(u64::MAX, Ordering::Relaxed);
+        create(&ask, "t", 1).await;
+        let newest = published.lock().expect("no test panicked").last().expect("something").image.clone();
+        assert_eq!(newest.features().level("mirror.version"), 0, "its first batch was not written either");
+        mirror(&ask).await;
+        newest
+    });
+}
+
+/// A disk that says how much room it has.
+#[derive(Debug)]
+struct NearlyFull {
+    disk: RealDisk,
+    available: AtomicU64,
+}
+
+impl Disk for NearlyFull {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(path, how)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_dir_all(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        self.disk.list(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.sync_dir(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.disk.exists(path)
+    }
+
+    fn available_bytes(&self, _: &Path) -> io::Result<u64> {
+        Ok(self.available.load(Ordering::Relaxed))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<DiskLock> {
+        self.disk.lock(path)
+    }
+}
+
 fn forty_names() -> impl Iterator<Item = String> {
     (0..40).map(|number| format!("topic-{number}"))
 }
@@ -161,8 +234,18 @@ fn run<F>(
 where
     F: Future<Output = Arc<MetadataImage>> + 'static,
 {
-    let log_dir =
-        LogDir::open(Arc::new(RealDisk), &config.log_dirs[0], Descriptors::new(100)).expect("it opens");
+    run_on(Arc::new(RealDisk), config, questions)
+}
+
+fn run_on<F>(
+    disk: Arc<dyn Disk>,
+    config: &Arc<ServerConfig>,
+    questions: impl FnOnce(ControllerHandle, Published) -> F + Send + 'static,
+) -> Arc<MetadataImage>
+where
+    F: Future<Output = Arc<MetadataImage>> + 'static,
+{
+    let log_dir = LogDir::open(disk, &config.log_dirs[0], Descriptors::new(100)).expect("it opens");
     let published = Published::default();
     let publisher = {
         let published = published.clone();
@@ -216,15 +299,14 @@ async fn create(ask: &ControllerHandle, name: &str, num_partitions: i32) {
     assert_eq!(created.topics[0].error_code, 0, "{:?}", created.topics[0].error_message);
 }
 
-async fn mirror(ask: &ControllerHandle) {
+fn mirror_request() -> CreateClusterMirrorRequest {
     let configs = [("bootstrap.servers", "127.0.0.1:1"), ("source.cluster.id", "source")];
     let configs = configs.map(|(name, value)| MirrorConfig { name: name.into(), value: Some(value.into()) });
-    let request = CreateClusterMirrorRequest {
-        mirror_name: "east".into(),
-        configs: configs.into(),
-        validate_only: false,
-    };
-    assert_eq!(ask.create_mirror(request).await.expect("it leads").response.error_code, 0);
+    CreateClusterMirrorRequest { mirror_name: "east".into(), configs: configs.into(), validate_only: false }
+}
+
+async fn mirror(ask: &ControllerHandle) {
+    assert_eq!(ask.create_mirror(mirror_request()).await.expect("it leads").response.error_code, 0);
     let topic = StartMirrorTopic {
         topic_id: Uuid::from_u128(77),
         topic_name: "mirrored".into(),
