@@ -6,6 +6,7 @@
 
 pub mod broker;
 mod closing;
+mod connections;
 pub mod coordinators;
 pub mod core;
 pub mod dispatch;
@@ -26,6 +27,7 @@ pub mod named;
 pub mod node;
 pub mod partitions;
 mod placing;
+mod producer_ids;
 pub mod published;
 pub mod replica;
 pub mod router;

@@ -16,6 +16,15 @@ use tarn_wire::Str;
 use crate::interest::Wanted;
 use crate::topic_changes::{TopicChange, TopicChanges};
 
+/// How a request, and so its session, names topics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopicNaming {
+    /// By name, as before version 13 of Fetch.
+    ByName,
+    /// By id (KIP-516).
+    ById,
+}
+
 /// How a session and its requests name topics: by id from Fetch v13 on, by name before.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TopicKey {

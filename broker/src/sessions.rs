@@ -18,7 +18,7 @@ use tarn_runtime::channel::Flag;
 use tarn_wire::ErrorCode;
 
 use crate::interest::InterestId;
-use crate::named::NamedPartitions;
+use crate::named::{NamedPartitions, TopicNaming};
 
 /// The request of a client that wants no session, or wants its session closed.
 pub const FINAL_EPOCH: i32 = -1;
@@ -38,8 +38,8 @@ pub struct Session {
     pub id: i32,
     /// The epoch that the next request must carry.
     pub next_epoch: i32,
-    /// True where topics are named by id.
-    pub by_id: bool,
+    /// How topics are named.
+    pub naming: TopicNaming,
     /// Every partition that the session names.
     pub named: NamedPartitions,
     /// What the session's half on the owning cores is called.
@@ -66,11 +66,11 @@ pub struct Sessions {
 
 impl Session {
     /// The session of a request that wants none.
-    pub fn of_one_request(interest: InterestId, by_id: bool, named: NamedPartitions) -> Session {
+    pub fn of_one_request(interest: InterestId, naming: TopicNaming, named: NamedPartitions) -> Session {
         Session {
             id: 0,
             next_epoch: 1,
-            by_id,
+            naming,
             named,
             interest,
             cores: BTreeSet::new(),
@@ -104,14 +104,14 @@ impl Sessions {
     pub fn create(
         &mut self,
         interest: InterestId,
-        by_id: bool,
+        naming: TopicNaming,
         named: NamedPartitions,
         now_ms: u64,
     ) -> Option<(Session, Option<Session>)> {
         let evicted = if self.len() >= self.limit { Some(self.evict(now_ms)?) } else { None };
         let id = self.unused_id();
         self.in_hand.insert(id);
-        Some((Session { id, ..Session::of_one_request(interest, by_id, named) }, evicted))
+        Some((Session { id, ..Session::of_one_request(interest, naming, named) }, evicted))
     }
 
     /// The session of an incremental request, its epoch moved on: no second request can have it before it
@@ -120,12 +120,12 @@ impl Sessions {
     /// # Errors
     /// FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, and FETCH_SESSION_TOPIC_ID_ERROR where
     /// the session names topics the other way.
-    pub fn take(&mut self, id: i32, epoch: i32, by_id: bool) -> Result<Session, ErrorCode> {
+    pub fn take(&mut self, id: i32, epoch: i32, naming: TopicNaming) -> Result<Session, ErrorCode> {
         let session = self.sessions.get(&id).ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
         if session.next_epoch != epoch {
             return Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH);
         }
-        if session.by_id != by_id {
+        if session.naming != naming {
             return Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
         }
         let mut session = self.remove(id).ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
@@ -174,6 +174,8 @@ impl Sessions {
 mod tests {
     use super::*;
 
+    const BY_ID: TopicNaming = TopicNaming::ById;
+
     #[test]
     fn a_session_is_taken_one_epoch_at_a_time() {
         let mut sessions = Sessions::new(CoreId(3), 10);
@@ -189,10 +191,10 @@ mod tests {
     fn a_session_in_a_requests_hands_cannot_be_taken_again() {
         let mut sessions = Sessions::new(CoreId(0), 1);
         let id = create(&mut sessions, 0);
-        let session = sessions.take(id, 1, true).expect("it is there");
-        assert_eq!(sessions.take(id, 2, true).err(), Some(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
+        let session = sessions.take(id, 1, BY_ID).expect("it is there");
+        assert_eq!(sessions.take(id, 2, BY_ID).err(), Some(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
         assert!(
-            sessions.create(InterestId(0), true, NamedPartitions::new(0), EVICTION_MS * 2).is_none(),
+            sessions.create(InterestId(0), BY_ID, NamedPartitions::new(0), EVICTION_MS * 2).is_none(),
             "it counts, and is in use"
         );
         sessions.give_back(session, 0);
@@ -203,7 +205,7 @@ mod tests {
     fn the_epoch_after_the_largest_is_one() {
         let mut sessions = Sessions::new(CoreId(0), 10);
         let id = create(&mut sessions, 0);
-        let mut session = sessions.take(id, 1, true).expect("it is there");
+        let mut session = sessions.take(id, 1, BY_ID).expect("it is there");
         session.next_epoch = i32::MAX;
         sessions.give_back(session, 0);
         assert_eq!(serve(&mut sessions, id, i32::MAX), Ok(1));
@@ -213,7 +215,10 @@ mod tests {
     fn ids_and_names_do_not_mix_in_a_session() {
         let mut sessions = Sessions::new(CoreId(0), 10);
         let id = create(&mut sessions, 0);
-        assert_eq!(sessions.take(id, 1, false).err(), Some(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR));
+        assert_eq!(
+            sessions.take(id, 1, TopicNaming::ByName).err(),
+            Some(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR)
+        );
     }
 
     #[test]
@@ -221,11 +226,11 @@ mod tests {
         let mut sessions = Sessions::new(CoreId(0), 2);
         let (old, young) = (create(&mut sessions, 0), create(&mut sessions, 1000));
         assert!(
-            sessions.create(InterestId(0), true, NamedPartitions::new(0), EVICTION_MS - 1).is_none(),
+            sessions.create(InterestId(0), BY_ID, NamedPartitions::new(0), EVICTION_MS - 1).is_none(),
             "both are in use"
         );
         let (_, evicted) = sessions
-            .create(InterestId(0), true, NamedPartitions::new(0), EVICTION_MS)
+            .create(InterestId(0), BY_ID, NamedPartitions::new(0), EVICTION_MS)
             .expect("one is unused");
         assert_eq!(evicted.map(|session| session.id), Some(old));
         assert_eq!(serve(&mut sessions, young, 1), Ok(2));
@@ -242,14 +247,14 @@ mod tests {
 
     fn create(sessions: &mut Sessions, now_ms: u64) -> i32 {
         let (session, _) =
-            sessions.create(InterestId(0), true, NamedPartitions::new(0), now_ms).expect("there is room");
+            sessions.create(InterestId(0), BY_ID, NamedPartitions::new(0), now_ms).expect("there is room");
         let id = session.id;
         sessions.give_back(session, now_ms);
         id
     }
 
     fn serve(sessions: &mut Sessions, id: i32, epoch: i32) -> Result<i32, ErrorCode> {
-        let session = sessions.take(id, epoch, true)?;
+        let session = sessions.take(id, epoch, BY_ID)?;
         let next = session.next_epoch;
         sessions.give_back(session, 0);
         Ok(next)

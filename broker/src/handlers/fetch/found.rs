@@ -7,21 +7,21 @@ use tarn_record::TopicIdPartition;
 use tarn_wire::Records;
 
 use super::Order;
-use crate::interest::FetchedPartition;
+use crate::interest::{FetchedPartition, Scope};
 
 /// See the module.
 pub(super) struct Found {
     /// The order of the request; empty for an incremental fetch, which has the order of finding.
     pub(super) order: Order,
-    full: bool,
+    scope: Scope,
     partitions: Vec<FetchedPartition>,
     places: HashMap<TopicIdPartition, usize>,
 }
 
 impl Found {
-    pub(super) fn new(order: Order, full: bool) -> Found {
-        let order = if full { order } else { Vec::new() };
-        Found { order, full, partitions: Vec::new(), places: HashMap::new() }
+    pub(super) fn new(order: Order, scope: Scope) -> Found {
+        let order = if scope == Scope::All { order } else { Vec::new() };
+        Found { order, scope, partitions: Vec::new(), places: HashMap::new() }
     }
 
     /// Takes in what a core found; what was found of a partition before is replaced.
@@ -61,7 +61,7 @@ impl Found {
                 used += bytes;
             }
         }
-        if !self.full {
+        if self.scope == Scope::News {
             let cut: HashSet<_> = cut.iter().copied().collect();
             self.partitions.retain(|partition| !cut.contains(&partition.partition));
         }

@@ -11,8 +11,8 @@ use tarn_runtime::CoreId;
 use tarn_wire::ErrorCode;
 
 use crate::core::Core;
-use crate::interest::Wanted;
-use crate::named::{Lookup, Named, NamedPartitions};
+use crate::interest::{Scope, Wanted};
+use crate::named::{Lookup, Named, NamedPartitions, TopicNaming};
 use crate::sessions::Session;
 
 /// What is to be told to one owning core with the next read.
@@ -27,48 +27,53 @@ pub(super) struct Changes {
 pub(super) struct HeldSession {
     core: Rc<Core>,
     session: Option<Session>,
-    full: bool,
+    scope: Scope,
     upserts: Vec<(TopicIdPartition, Wanted)>,
     forgets: Vec<TopicIdPartition>,
 }
 
 impl HeldSession {
     /// A new session of the cache; one of the request's own where the cache is full.
-    pub(super) fn create(core: &Rc<Core>, by_id: bool) -> HeldSession {
+    pub(super) fn create(core: &Rc<Core>, naming: TopicNaming) -> HeldSession {
         let named = NamedPartitions::new(core.topic_changes().next());
-        let made = core.sessions().create(core.next_interest(), by_id, named, core.clock_ms());
+        let made = core.sessions().create(core.next_interest(), naming, named, core.clock_ms());
         match made {
             Some((session, evicted)) => {
                 evicted.into_iter().for_each(|session| core.close_interest_of(&session));
-                HeldSession::new(core, session, true)
+                HeldSession::new(core, session, Scope::All)
             }
-            None => HeldSession::alone(core, by_id),
+            None => HeldSession::alone(core, naming),
         }
     }
 
     /// The session of a request that wants none.
-    pub(super) fn alone(core: &Rc<Core>, by_id: bool) -> HeldSession {
+    pub(super) fn alone(core: &Rc<Core>, naming: TopicNaming) -> HeldSession {
         let named = NamedPartitions::new(core.topic_changes().next());
-        HeldSession::new(core, Session::of_one_request(core.next_interest(), by_id, named), true)
+        HeldSession::new(core, Session::of_one_request(core.next_interest(), naming, named), Scope::All)
     }
 
     /// The session of an incremental request.
     ///
     /// # Errors
     /// Those of [`crate::sessions::Sessions::take`].
-    pub(super) fn take(core: &Rc<Core>, id: i32, epoch: i32, by_id: bool) -> Result<HeldSession, ErrorCode> {
-        let session = core.sessions().take(id, epoch, by_id)?;
-        Ok(HeldSession::new(core, session, false))
+    pub(super) fn take(
+        core: &Rc<Core>,
+        id: i32,
+        epoch: i32,
+        naming: TopicNaming,
+    ) -> Result<HeldSession, ErrorCode> {
+        let session = core.sessions().take(id, epoch, naming)?;
+        Ok(HeldSession::new(core, session, Scope::News))
     }
 
-    fn new(core: &Rc<Core>, session: Session, full: bool) -> HeldSession {
+    fn new(core: &Rc<Core>, session: Session, scope: Scope) -> HeldSession {
         let (upserts, forgets) = (Vec::new(), Vec::new());
-        HeldSession { core: core.clone(), session: Some(session), full, upserts, forgets }
+        HeldSession { core: core.clone(), session: Some(session), scope, upserts, forgets }
     }
 
-    /// True where every partition is to be answered.
-    pub(super) fn is_full(&self) -> bool {
-        self.full
+    /// What is to be answered: every partition, or what has news.
+    pub(super) fn scope(&self) -> Scope {
+        self.scope
     }
 
     pub(super) fn session(&self) -> &Session {

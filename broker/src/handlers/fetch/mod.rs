@@ -25,7 +25,7 @@ use crate::core::Core;
 use crate::dispatch::frame;
 use crate::envelope::{Envelope, FetchRead};
 use crate::interest::{Scope, Wanted};
-use crate::named::{Lookup, Named, TopicKey};
+use crate::named::{Lookup, Named, TopicKey, TopicNaming};
 use crate::replica::Isolation;
 use crate::sessions::{FINAL_EPOCH, INITIAL_EPOCH};
 
@@ -38,8 +38,8 @@ const DEBUGGING: i32 = -2;
 
 /// Serves one request.
 pub async fn handle(core: Rc<Core>, header: RequestHeader, request: FetchRequest) -> Outcome {
-    let by_id = header.api_version >= BY_ID;
-    let held = match session_of(&core, &header, &request, by_id) {
+    let naming = if header.api_version >= BY_ID { TopicNaming::ById } else { TopicNaming::ByName };
+    let held = match session_of(&core, &header, &request, naming) {
         Ok(held) => held,
         Err(error) => {
             let answer = frame(&header, &respond::refused(error));
@@ -54,7 +54,7 @@ fn session_of(
     core: &Rc<Core>,
     header: &RequestHeader,
     request: &FetchRequest,
-    by_id: bool,
+    naming: TopicNaming,
 ) -> Result<HeldSession, ErrorCode> {
     let (id, epoch) = (request.session_id, request.session_epoch);
     if header.api_version < SESSIONS || epoch == FINAL_EPOCH || epoch == INITIAL_EPOCH {
@@ -63,12 +63,12 @@ fn session_of(
         }
         let wants_session = header.api_version >= SESSIONS && epoch == INITIAL_EPOCH;
         return Ok(if wants_session {
-            HeldSession::create(core, by_id)
+            HeldSession::create(core, naming)
         } else {
-            HeldSession::alone(core, by_id)
+            HeldSession::alone(core, naming)
         });
     }
-    HeldSession::take(core, id, epoch, by_id)
+    HeldSession::take(core, id, epoch, naming)
 }
 
 async fn serve(
@@ -79,7 +79,7 @@ async fn serve(
 ) -> Answer {
     let began = tarn_runtime::now();
     let max_wait = Duration::from_millis(request.max_wait_ms.max(0) as u64);
-    let scope = if held.is_full() { Scope::All } else { Scope::News };
+    let scope = held.scope();
     let order = take_over(&core, &mut held, &request);
     let max_bytes = (request.max_bytes.max(0) as usize).min(core.node().fetch_max_bytes());
     let limits = Limits {
@@ -88,7 +88,7 @@ async fn serve(
         max_bytes,
         isolation: isolation(&request),
     };
-    let mut found = Found::new(order, held.is_full());
+    let mut found = Found::new(order, scope);
     let mut asked = ask(&core, &mut held, scope, &limits, &mut found).await;
     loop {
         let waited = began.elapsed();
@@ -134,9 +134,9 @@ pub(super) type Order = Vec<(Named, Option<TopicIdPartition>)>;
 
 /// Brings the session up to the request: what is new or changed, what is forgotten.
 fn take_over(core: &Rc<Core>, held: &mut HeldSession, request: &FetchRequest) -> Order {
-    let by_id = held.session().by_id;
+    let naming = held.session().naming;
     for topic in &request.forgotten_topics_data {
-        let key = key_of(by_id, &topic.topic, topic.topic_id);
+        let key = key_of(naming, &topic.topic, topic.topic_id);
         for index in &topic.partitions {
             held.forget(&(key.clone(), PartitionIndex(*index)));
         }
@@ -144,7 +144,7 @@ fn take_over(core: &Rc<Core>, held: &mut HeldSession, request: &FetchRequest) ->
     let view = core.view();
     let mut order = Vec::new();
     for topic in &request.topics {
-        let key = key_of(by_id, &topic.topic, topic.topic_id);
+        let key = key_of(naming, &topic.topic, topic.topic_id);
         for asked in &topic.partitions {
             let named = (key.clone(), PartitionIndex(asked.partition));
             let found = view.find(&named);
@@ -156,8 +156,11 @@ fn take_over(core: &Rc<Core>, held: &mut HeldSession, request: &FetchRequest) ->
     order
 }
 
-fn key_of(by_id: bool, name: &tarn_wire::Str, id: uuid::Uuid) -> TopicKey {
-    if by_id { TopicKey::Id(TopicId(id)) } else { TopicKey::Name(name.to_owned_str()) }
+fn key_of(naming: TopicNaming, name: &tarn_wire::Str, id: uuid::Uuid) -> TopicKey {
+    match naming {
+        TopicNaming::ById => TopicKey::Id(TopicId(id)),
+        TopicNaming::ByName => TopicKey::Name(name.to_owned_str()),
+    }
 }
 
 fn wanted(asked: &FetchPartition) -> Wanted {
