@@ -21,16 +21,15 @@ use tarn_mirror::manager::{Manager, ManagerHandle};
 use tarn_quorum::Running;
 use tarn_runtime::channel::{Flag, Sender, reply};
 use tarn_runtime::{CoreHandle, machine, probe};
-use tarn_transport::InboundBudget;
 use tracing::{info, warn};
 
 pub use error::StartError;
 
 use self::cores::Plan;
+use crate::connections::{connection_limits, inbound_budget};
 use crate::envelope::{CheckpointEntry, Envelope};
 use crate::flushing::BackgroundFlusher;
 use crate::layout::Layout;
-use crate::limits;
 use crate::log_dirs::LogDirs;
 use crate::node::Node;
 use crate::published::Published;
@@ -61,7 +60,7 @@ impl Broker {
         let descriptors = Descriptors::new(directories::descriptors_for_segments(files));
         let (dirs, cluster_id) = directories::open_dirs(&config, &descriptors)?;
         let layout = Layout::of(&config, &machine::available_cpus().map_err(StartError::Machine)?);
-        let limits = listening::connection_limits(&config);
+        let limits = connection_limits(&config);
         let acceptor = listening::bind(&config, &limits)?;
         let addresses = acceptor.addresses().map_err(StartError::Machine)?;
         let addresses: Vec<(String, SocketAddr)> =
@@ -85,8 +84,8 @@ impl Broker {
         let node = Node::new(config, cluster_id, Arc::new(log_dirs), controller.handle.clone(), flusher);
         node.set_mirrors(manager_handle.clone());
         let plan = Plan {
+            budget: inbound_budget(node.config(), layout.cores.len()),
             node: Arc::new(node),
-            budget: InboundBudget::new(limits::inbound_bytes(layout.cores.len())),
             limits,
             stop: Flag::default(),
             end: Flag::default(),

@@ -34,14 +34,8 @@ pub const DECOMPRESSED_BATCH_BYTES: usize = 256 * 1024 * 1024;
 /// How long to wait before a flush that found no room is tried again.
 pub const FULL_DISK_PAUSE: Duration = Duration::from_millis(500);
 
-/// How often the checkpoint files are written, in milliseconds.
-pub const CHECKPOINT_INTERVAL_MS: u64 = 5_000;
-
 /// The largest batch that a coordinator writes or reads back, in bytes.
 pub const COORDINATOR_BATCH_BYTES: usize = 64 * 1024 * 1024;
-
-/// How long a coordinator waits for what it wrote to be committed (`mirror.coordinator.write.timeout.ms`).
-pub const COORDINATOR_WRITE_MS_MAX: u64 = 5_000;
 
 /// Changes of topics that a core remembers; a fetch session that was away for more looks up all it names.
 pub const TOPIC_CHANGES: usize = 4096;

@@ -92,6 +92,12 @@ impl Node {
         usize::try_from(self.config.network.max_request_partitions).unwrap_or(1).max(1)
     }
 
+    /// How long a coordinator waits for what it wrote to be committed
+    /// (`mirror.coordinator.write.timeout.ms`), in milliseconds.
+    pub fn coordinator_write_ms(&self) -> u64 {
+        u64::try_from(self.config.mirror.coordinator_write_timeout_ms).unwrap_or(0)
+    }
+
     /// A flush or a log failed: nothing may be promised on this disk any more. The node's only directory
     /// takes the process with it, which is what a failed disk deserves; it is never retried into silence.
     pub fn storage_failed(&self, cause: &dyn Display) -> ! {

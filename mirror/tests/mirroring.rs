@@ -593,8 +593,6 @@ fn node() -> MirrorNodeConfig {
         retry_max_backoff_ms: 1000,
         retry_max_attempts: 20,
         coordinator_write_timeout_ms: 5000,
-        coordinator_append_linger_ms: 0,
-        coordinator_load_buffer_bytes: 1 << 20,
         fetch_memory_bytes: 64 << 20,
         batch_max_bytes: 1 << 20,
     }

@@ -9,12 +9,11 @@ use tracing::error;
 
 use crate::core::Core;
 use crate::envelope::Envelope;
-use crate::limits;
 
 /// Writes the checkpoint files of the node every few seconds.
 pub(super) async fn write_checkpoints(core: Rc<Core>, stop: Flag) {
     while !stop.is_raised() {
-        sleep(Duration::from_millis(limits::CHECKPOINT_INTERVAL_MS)).await;
+        sleep(Duration::from_millis(core.node().config().storage.checkpoint_interval_ms())).await;
         let mut entries = Vec::new();
         for owner in core.partition_cores().to_vec() {
             let (slot, answer) = reply();

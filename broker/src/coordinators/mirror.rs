@@ -89,7 +89,7 @@ fn commit(
     reply: ReplySlot<Result<StateResponse, ErrorCode>>,
 ) {
     let (slot, committed) = channel::reply::<Vec<Produced>>();
-    let deadline_ms = core.clock_ms() + limits::COORDINATOR_WRITE_MS_MAX;
+    let deadline_ms = core.clock_ms().saturating_add(core.node().coordinator_write_ms());
     if decided.records.is_empty() {
         core.partitions().wait_for_commit(partition, slot, deadline_ms);
     } else if let Err(error) = append(core, partition, &decided.records, slot, deadline_ms) {

@@ -246,6 +246,7 @@ mod tests {
             TopicRecord { name: "t".into(), topic_id: TOPIC.0 }.into(),
             PartitionRecord {
                 topic_id: TOPIC.0,
+                partition_id: 0,
                 replicas: vec![1],
                 isr: vec![1],
                 leader: 1,

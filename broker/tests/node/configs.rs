@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use tarn_wire::messages::DescribeTopicPartitionsRequest;
+use tarn_wire::messages::describe_topic_partitions_request::TopicRequest;
+
 use crate::running::Running;
 
 const TOPIC: i8 = 2;
@@ -33,6 +36,18 @@ fn a_config_of_this_broker_and_one_of_the_topic_reach_the_log_in_their_order() {
     client.alter(TOPIC, "t", "segment.bytes", "104857600");
     (0..2).for_each(|_| assert_eq!(client.produce("t", 1, HALF_A_SEGMENT).error_code, 0));
     assert_eq!(segments(&node.log("t", 0)), 2);
+}
+
+#[test]
+fn an_answer_describes_as_many_partitions_as_the_node_allows() {
+    let node = Running::new("max.request.partition.size.limit=2\n");
+    let mut client = node.client();
+    client.create("t", 3, &[]);
+    let topics = vec![TopicRequest { name: "t".into() }];
+    let request = DescribeTopicPartitionsRequest { topics, ..Default::default() };
+    let answer = client.call(0, &request);
+    assert_eq!(answer.topics[0].partitions.len(), 2);
+    assert_eq!(answer.next_cursor.map(|next| next.partition_index), Some(2));
 }
 
 fn segments(log: &Path) -> usize {

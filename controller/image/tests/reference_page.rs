@@ -7,6 +7,7 @@ use std::path::Path;
 use tarn_image::config::server::{ConfigError, Notice, ServerConfig};
 use tarn_image::config::table::{self, ConfigKey, Default, Update};
 use tarn_image::config::value::Rule;
+use tarn_image::effective::topic;
 
 const PAGE: &str = "../../docs/configuration.md";
 
@@ -14,7 +15,7 @@ const HEAD: &str = "\
 # Configuration
 
 Written from the tables in `controller/image/src/config/table/`; a test compares. Keys, types and defaults of
-Kafka are those of Apache Kafka 4.4. *dynamic* keys change while a node runs, by `kafka-configs.sh`.
+Kafka are those of Apache Kafka 4.4 where a line does not say otherwise. *dynamic* keys change while a node runs, by `kafka-configs.sh`.
 ";
 
 /// A node that starts.
@@ -43,10 +44,15 @@ fn page() -> String {
     section(
         &mut page,
         "Nodes (`server.properties`)",
-        "Keys that Tarn reads. Retention and compaction do not happen yet, whatever is set; see the README.",
+        "Keys that change what Tarn does. Retention and compaction do not happen yet; see the README.",
         acted_on,
     );
-    section(&mut page, "Topics", "Keys of Kafka; each is dynamic.", table::topic_keys());
+    let (acted_on, kept): (Vec<_>, Vec<_>) =
+        table::topic_keys().iter().partition(|key| topic::acts_on(key.name));
+    let about = "Keys of Kafka; each is dynamic. `compact` in `cleanup.policy` asks for keys in records.";
+    section(&mut page, "Topics", about, acted_on);
+    let about = "Validated, kept, shown and mirrored; nothing acts on them.";
+    section(&mut page, "Topics, no effect yet", about, kept);
     section(&mut page, "Topics, Tarn's own", "Shown where they are set.", table::own_topic_keys());
     let about = "Given to `tarn mirror create --mirror-config`, with the prefix `mirror.` or without.";
     section(&mut page, "Mirrors", about, table::mirror_keys());

@@ -13,7 +13,7 @@ use tarn_record::ids::BrokerId;
 use thiserror::Error;
 
 use super::table;
-use crate::effective::StaticConfigs;
+use crate::effective::{StaticConfigs, topic};
 pub use listeners::{Listener, host_and_port};
 use reader::Reader;
 
@@ -56,8 +56,6 @@ pub struct ServerConfig {
     pub cores: Option<Vec<usize>>,
     /// `tarn.mirror.cores`; `None` for the default.
     pub mirror_cores: Option<Vec<usize>>,
-    /// `tarn.admin.listener`
-    pub admin_listener: Option<(String, u16)>,
 }
 
 /// What a node is.
@@ -76,8 +74,6 @@ pub struct QuorumConfig {
     pub voters: Vec<(BrokerId, String, u16)>,
     /// `controller.quorum.bootstrap.servers`
     pub bootstrap_servers: Vec<(String, u16)>,
-    /// `controller.quorum.append.linger.ms`
-    pub append_linger_ms: i64,
 }
 
 /// The metadata log and its snapshots.
@@ -106,8 +102,6 @@ pub struct TopicDefaults {
     pub num_partitions: i32,
     /// `default.replication.factor`
     pub replication_factor: i16,
-    /// `auto.create.topics.enable`
-    pub auto_create: bool,
     /// `delete.topic.enable`
     pub deletion_enabled: bool,
 }
@@ -117,10 +111,10 @@ pub struct TopicDefaults {
 pub struct NetworkConfig {
     /// `socket.request.max.bytes`
     pub request_max_bytes: i32,
-    /// `socket.send.buffer.bytes`; -1 for the kernel's.
-    pub send_buffer_bytes: i32,
-    /// `socket.receive.buffer.bytes`; -1 for the kernel's.
-    pub receive_buffer_bytes: i32,
+    /// `socket.send.buffer.bytes`; `None` leaves it to the kernel.
+    pub send_buffer_bytes: Option<usize>,
+    /// `socket.receive.buffer.bytes`; `None` leaves it to the kernel.
+    pub receive_buffer_bytes: Option<usize>,
     /// `socket.listen.backlog.size`
     pub backlog: i32,
     /// `connections.max.idle.ms`
@@ -129,8 +123,8 @@ pub struct NetworkConfig {
     pub max_connections: i32,
     /// `max.connections.per.ip`
     pub max_connections_per_ip: i32,
-    /// `queued.max.request.bytes`; -1 for the default.
-    pub queued_max_request_bytes: i64,
+    /// `queued.max.request.bytes`; `None` for what the node has cores for.
+    pub queued_max_request_bytes: Option<usize>,
     /// `fetch.max.bytes`
     pub fetch_max_bytes: i32,
     /// `max.incremental.fetch.session.cache.slots`
@@ -148,12 +142,8 @@ pub struct StorageConfig {
     pub log_start_interval_ms: i64,
     /// `replica.high.watermark.checkpoint.interval.ms`
     pub high_watermark_interval_ms: i64,
-    /// `log.retention.check.interval.ms`
-    pub retention_check_interval_ms: i64,
     /// `producer.id.expiration.ms`
     pub producer_id_expiration_ms: i64,
-    /// `replica.lag.time.max.ms`
-    pub replica_lag_time_max_ms: i64,
 }
 
 /// Cluster mirroring on this node.
@@ -175,10 +165,6 @@ pub struct MirrorNodeConfig {
     pub retry_max_attempts: i32,
     /// `mirror.coordinator.write.timeout.ms`
     pub coordinator_write_timeout_ms: i64,
-    /// `mirror.coordinator.append.linger.ms`
-    pub coordinator_append_linger_ms: i64,
-    /// `mirror.coordinator.load.buffer.size`
-    pub coordinator_load_buffer_bytes: i32,
     /// `tarn.mirror.fetch.memory.bytes`
     pub fetch_memory_bytes: i64,
     /// `tarn.mirror.batch.max.bytes`
@@ -308,7 +294,6 @@ fn read(reader: &Reader<'_>, given: &StaticConfigs) -> Result<ServerConfig, Conf
         topics: TopicDefaults {
             num_partitions: reader.number("num.partitions")?,
             replication_factor: reader.number("default.replication.factor")?,
-            auto_create: reader.is_true("auto.create.topics.enable")?,
             deletion_enabled: reader.is_true("delete.topic.enable")?,
         },
         network: network(reader)?,
@@ -316,7 +301,6 @@ fn read(reader: &Reader<'_>, given: &StaticConfigs) -> Result<ServerConfig, Conf
         mirror: mirror(reader, given)?,
         cores: cores(reader, "tarn.cores")?,
         mirror_cores: cores(reader, "tarn.mirror.cores")?,
-        admin_listener: admin_listener(reader)?,
         listeners: names.listeners,
         advertised: names.advertised,
         controller_listener_names: names.controllers,
@@ -384,11 +368,7 @@ fn quorum(reader: &Reader<'_>, node_id: i32, roles: Roles) -> Result<QuorumConfi
              voters controller.quorum.voters"
         )));
     }
-    Ok(QuorumConfig {
-        voters,
-        bootstrap_servers,
-        append_linger_ms: reader.number("controller.quorum.append.linger.ms")?,
-    })
+    Ok(QuorumConfig { voters, bootstrap_servers })
 }
 
 fn metadata_log(reader: &Reader<'_>) -> Result<MetadataLogConfig, ConfigError> {
@@ -405,15 +385,19 @@ fn metadata_log(reader: &Reader<'_>) -> Result<MetadataLogConfig, ConfigError> {
 }
 
 fn network(reader: &Reader<'_>) -> Result<NetworkConfig, ConfigError> {
+    let positive = |key| -> Result<Option<usize>, ConfigError> {
+        let number: i64 = reader.number(key)?;
+        Ok(usize::try_from(number).ok().filter(|bytes| *bytes > 0))
+    };
     Ok(NetworkConfig {
         request_max_bytes: reader.number("socket.request.max.bytes")?,
-        send_buffer_bytes: reader.number("socket.send.buffer.bytes")?,
-        receive_buffer_bytes: reader.number("socket.receive.buffer.bytes")?,
+        send_buffer_bytes: positive("socket.send.buffer.bytes")?,
+        receive_buffer_bytes: positive("socket.receive.buffer.bytes")?,
         backlog: reader.number("socket.listen.backlog.size")?,
         idle_ms: reader.number("connections.max.idle.ms")?,
         max_connections: reader.number("max.connections")?,
         max_connections_per_ip: reader.number("max.connections.per.ip")?,
-        queued_max_request_bytes: reader.number("queued.max.request.bytes")?,
+        queued_max_request_bytes: positive("queued.max.request.bytes")?,
         fetch_max_bytes: reader.number("fetch.max.bytes")?,
         fetch_session_slots: reader.number("max.incremental.fetch.session.cache.slots")?,
         max_request_partitions: reader.number("max.request.partition.size.limit")?,
@@ -425,9 +409,7 @@ fn storage(reader: &Reader<'_>) -> Result<StorageConfig, ConfigError> {
         recovery_point_interval_ms: reader.number("log.flush.offset.checkpoint.interval.ms")?,
         log_start_interval_ms: reader.number("log.flush.start.offset.checkpoint.interval.ms")?,
         high_watermark_interval_ms: reader.number("replica.high.watermark.checkpoint.interval.ms")?,
-        retention_check_interval_ms: reader.number("log.retention.check.interval.ms")?,
         producer_id_expiration_ms: reader.number("producer.id.expiration.ms")?,
-        replica_lag_time_max_ms: reader.number("replica.lag.time.max.ms")?,
     })
 }
 
@@ -452,17 +434,9 @@ fn mirror(reader: &Reader<'_>, given: &StaticConfigs) -> Result<MirrorNodeConfig
         retry_max_backoff_ms: reader.number("mirror.failed.retry.max.backoff.ms")?,
         retry_max_attempts: reader.number("mirror.failed.retry.max.attempts")?,
         coordinator_write_timeout_ms: reader.number("mirror.coordinator.write.timeout.ms")?,
-        coordinator_append_linger_ms: reader.number("mirror.coordinator.append.linger.ms")?,
-        coordinator_load_buffer_bytes: reader.number("mirror.coordinator.load.buffer.size")?,
         fetch_memory_bytes: reader.number("tarn.mirror.fetch.memory.bytes")?,
         batch_max_bytes: reader.number("tarn.mirror.batch.max.bytes")?,
     })
-}
-
-fn admin_listener(reader: &Reader<'_>) -> Result<Option<(String, u16)>, ConfigError> {
-    const KEY: &str = "tarn.admin.listener";
-    let Some(text) = reader.optional(KEY)? else { return Ok(None) };
-    host_and_port(&text).map(Some).ok_or_else(|| reader.refuse(KEY, "host:port is expected"))
 }
 
 /// `0`, `0-3`, `0,0,1,1`: a number given twice makes two executors on that CPU.
@@ -496,9 +470,23 @@ fn notices(given: &StaticConfigs, reader: &Reader<'_>) -> Vec<Notice> {
         .collect()
 }
 
-/// The broker keys that give defaults of topic keys: acted on wherever a topic is.
+/// The broker keys that give defaults of topic keys which are acted on.
 fn topic_synonyms() -> impl Iterator<Item = &'static str> {
-    table::topic_keys().iter().flat_map(|key| key.synonyms).map(|synonym| synonym.name)
+    let acted_on = table::topic_keys().iter().filter(|key| topic::acts_on(key.name));
+    acted_on.flat_map(|key| key.synonyms).map(|synonym| synonym.name)
+}
+
+impl StorageConfig {
+    /// How often the checkpoint files are written, in milliseconds. They are written together, so the
+    /// shortest of the three intervals rules them all.
+    pub fn checkpoint_interval_ms(&self) -> u64 {
+        const LEAST_MS: u64 = 100;
+        let shortest = self
+            .recovery_point_interval_ms
+            .min(self.log_start_interval_ms)
+            .min(self.high_watermark_interval_ms);
+        u64::try_from(shortest).unwrap_or(0).max(LEAST_MS)
+    }
 }
 
 #[cfg(test)]
@@ -561,11 +549,56 @@ mod tests {
 
     #[test]
     fn unknown_and_idle_keys_are_named() {
-        let (_, notices) = parse("nosuch=1\nnum.io.threads=9\nlog.retention.hours=5\n").unwrap();
+        let (_, notices) = parse("nosuch=1\nnum.io.threads=9\nlog.roll.hours=5\n").unwrap();
         assert_eq!(
             notices,
             [Notice::Unknown { key: "nosuch".into() }, Notice::NotActedOn { key: "num.io.threads".into() }]
         );
+    }
+
+    #[test]
+    fn what_is_only_validated_is_named_as_idle() {
+        for (key, value) in [
+            ("log.retention.hours", "5"),
+            ("log.retention.bytes", "5"),
+            ("log.cleaner.delete.retention.ms", "5"),
+            ("log.flush.interval.messages", "5"),
+            ("compression.type", "zstd"),
+            ("unclean.leader.election.enable", "true"),
+            ("log.retention.check.interval.ms", "5"),
+            ("replica.lag.time.max.ms", "5"),
+            ("auto.create.topics.enable", "false"),
+            ("controller.quorum.append.linger.ms", "5"),
+            ("mirror.coordinator.append.linger.ms", "5"),
+            ("mirror.coordinator.load.buffer.size", "5"),
+            ("tarn.admin.listener", "localhost:9"),
+        ] {
+            let (_, notices) = parse(&format!("{key}={value}\n")).unwrap();
+            assert_eq!(notices, [Notice::NotActedOn { key: key.into() }]);
+        }
+    }
+
+    #[test]
+    fn sizes_of_minus_one_are_left_to_the_kernel_or_to_the_node() {
+        let sizes = |more: &str| {
+            let network = parse(more).unwrap().0.network;
+            (network.receive_buffer_bytes, network.send_buffer_bytes, network.queued_max_request_bytes)
+        };
+        assert_eq!(sizes(""), (None, None, None));
+        let minus_one =
+            "socket.receive.buffer.bytes=-1\nsocket.send.buffer.bytes=-1\nqueued.max.request.bytes=-1\n";
+        assert_eq!(sizes(minus_one), (None, None, None));
+        let given = "socket.receive.buffer.bytes=5\nsocket.send.buffer.bytes=6\nqueued.max.request.bytes=7\n";
+        assert_eq!(sizes(given), (Some(5), Some(6), Some(7)));
+    }
+
+    #[test]
+    fn checkpoints_are_written_as_often_as_the_shortest_interval_asks() {
+        let interval = |more: &str| parse(more).unwrap().0.storage.checkpoint_interval_ms();
+        assert_eq!(interval(""), 5000, "that of the high watermarks");
+        assert_eq!(interval("replica.high.watermark.checkpoint.interval.ms=90000\n"), 60_000);
+        assert_eq!(interval("log.flush.offset.checkpoint.interval.ms=1500\n"), 1500);
+        assert_eq!(interval("log.flush.start.offset.checkpoint.interval.ms=0\n"), 100, "never without pause");
     }
 
     #[test]

@@ -39,7 +39,29 @@ pub enum FlushPolicy {
     Each,
 }
 
-/// Every value in force for one topic that this node acts on.
+/// The topic keys that a node acts on. The others are kept, validated, shown and mirrored.
+const ACTED_ON: [&str; 13] = [
+    "cleanup.policy",
+    "index.interval.bytes",
+    "max.decompressed.message.bytes",
+    "max.message.bytes",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.type",
+    "min.insync.replicas",
+    "segment.bytes",
+    "segment.index.bytes",
+    "segment.jitter.ms",
+    "segment.ms",
+    "tarn.flush",
+];
+
+/// True for a topic key that changes what a node does; `cleanup.policy` does by asking for keys only.
+pub fn acts_on(topic_key: &str) -> bool {
+    ACTED_ON.contains(&topic_key)
+}
+
+/// Every value in force for one topic. `acts_on` says which of them matter yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopicConfig {
     /// `cleanup.policy`

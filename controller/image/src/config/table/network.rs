@@ -42,7 +42,7 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     "num.network.threads": Int = "3", AtLeast(1), ClusterWide;
     /// Waiting produce requests after which finished ones are purged.
     "producer.purgatory.purge.interval.requests": Int = "1000", Any, ReadOnly;
-    /// Bytes of requests in flight beyond which sockets are not read; -1 for the default.
+    /// Bytes of requests in flight beyond which sockets are not read; -1 for 256 MiB for each core.
     "queued.max.request.bytes": Long = "-1", Any, ReadOnly;
     /// Requests in flight beyond which sockets are not read.
     "queued.max.requests": Int = "500", AtLeast(1), ReadOnly;
@@ -58,12 +58,12 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     "socket.connection.setup.timeout.ms": Long = "10000", Any, ReadOnly;
     /// Connections that may wait to be accepted.
     "socket.listen.backlog.size": Int = "50", AtLeast(1), ReadOnly;
-    /// Receive buffer of accepted sockets; -1 leaves it to the kernel.
-    "socket.receive.buffer.bytes": Int = "102400", Any, ReadOnly;
+    /// Receive buffer of accepted sockets; -1 leaves it to the kernel, unlike Kafka's default of 102400.
+    "socket.receive.buffer.bytes": Int = "-1", Any, ReadOnly;
     /// Largest request.
     "socket.request.max.bytes": Int = "104857600", AtLeast(1), ReadOnly;
-    /// Send buffer of accepted sockets; -1 leaves it to the kernel.
-    "socket.send.buffer.bytes": Int = "102400", Any, ReadOnly;
+    /// Send buffer of accepted sockets; -1 leaves it to the kernel, unlike Kafka's default of 102400.
+    "socket.send.buffer.bytes": Int = "-1", Any, ReadOnly;
     /// Largest push of client metrics.
     "telemetry.max.bytes": Int = "1048576", AtLeast(1), ReadOnly;
 };

@@ -41,7 +41,7 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     "replica.fetch.response.max.bytes": Int = "10485760", AtLeast(0), ReadOnly;
     /// Longest wait of a follower's fetch.
     "replica.fetch.wait.max.ms": Int = "500", Any, ReadOnly;
-    /// How often high watermarks are written down.
+    /// How often high watermarks are written down; all checkpoints are, at the shortest such interval.
     "replica.high.watermark.checkpoint.interval.ms": Long = "5000", Any, ReadOnly;
     /// How long a follower may lag before it leaves the in-sync replicas.
     "replica.lag.time.max.ms": Long = "30000", Any, ReadOnly;

@@ -52,11 +52,11 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     "log.flush.interval.messages": Long = "9223372036854775807", AtLeast(1), ClusterWide;
     /// Longest time that a record stays unflushed.
     "log.flush.interval.ms": Long = null, Any, ClusterWide;
-    /// How often recovery points are written down.
+    /// How often recovery points are written down; all checkpoints are, at the shortest such interval.
     "log.flush.offset.checkpoint.interval.ms": Int = "60000", AtLeast(0), ReadOnly;
     /// How often logs are looked through for what must be flushed.
     "log.flush.scheduler.interval.ms": Long = "9223372036854775807", Any, ReadOnly;
-    /// How often log start offsets are written down.
+    /// How often log start offsets are written down; all checkpoints are, at the shortest such interval.
     "log.flush.start.offset.checkpoint.interval.ms": Int = "60000", AtLeast(0), ReadOnly;
     /// Bytes of log between two entries of its index.
     "log.index.interval.bytes": Int = "4096", AtLeast(0), ClusterWide;
