@@ -25,6 +25,9 @@ fn a_call_is_answered_in_the_highest_version_that_both_know() {
     on_a_core(world.address, |endpoint| async move {
         let client = Client::connect(&endpoint, &options("metadata")).await.unwrap();
         assert_eq!(client.version_for::<MetadataRequest>(), Ok(13));
+        assert_eq!(client.version_up_to::<MetadataRequest>(4), Ok(4));
+        let none = client.version_up_to::<MetadataRequest>(-1);
+        assert!(matches!(none, Err(ClientError::UnsupportedVersion { ours: (0, -1), .. })), "{none:?}");
         assert_eq!(client.versions().finalized_level("metadata.version"), Some(33));
         let answered = client.call(&metadata(3)).await.unwrap();
         assert_eq!((answered.cluster_id.as_deref(), answered.controller_id), (Some("tests"), 3));
