@@ -365,7 +365,7 @@ mod tests {
     }
 
     fn named(topic: &str, partitions: Option<Vec<i32>>) -> DescribeMirrorTopic {
-        DescribeMirrorTopic { topic_name: topic.into(), partitions, ..DescribeMirrorTopic::default() }
+        DescribeMirrorTopic { topic_name: topic.into(), partitions }
     }
 
     fn topic(name: &str, number: u128, partitions: i32) -> AskedTopic {
