@@ -76,9 +76,7 @@ impl Broker {
 
         let log_dirs = LogDirs::new(dirs).map_err(|(dir, cause)| StartError::LogDir { dir, cause })?;
         let image = registration::wait_until_registered(&config, registration);
-        if let Err(error) = log_dirs.give_up_deleted(|id| image.topics().by_id(id).is_some()) {
-            warn!(%error, "directories of deleted topics stay");
-        }
+        directories::put_strays_aside(&log_dirs, &image);
         directories::remove_leftovers(&log_dirs);
         let (flusher, flusher_thread) = BackgroundFlusher::start().map_err(StartError::Machine)?;
         let node = Node::new(config, cluster_id, Arc::new(log_dirs), controller.handle.clone(), flusher);

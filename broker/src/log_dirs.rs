@@ -167,29 +167,28 @@ impl LogDirs {
         Ok(())
     }
 
-    /// Renames the directories of topics that are not there any more, so that they can be removed: a
-    /// deletion that was cut short.
+    /// Renames the directories of partitions whose topic the metadata does not know, and keeps them: the
+    /// deletion of the topic was cut short, or the metadata was lost. Where they are now.
     ///
     /// # Errors
     /// A directory that cannot be renamed.
-    pub fn give_up_deleted(&self, exists: impl Fn(TopicId) -> bool) -> Result<(), LogDirError> {
+    pub fn put_strays_aside(&self, exists: impl Fn(TopicId) -> bool) -> Result<Vec<PathBuf>, LogDirError> {
         let mut places = self.places();
-        let mut gone = Vec::new();
-        for (name, place) in &places.by_name {
-            if place.found.is_some() && !place.topic_id.is_zero() && !exists(place.topic_id) {
-                gone.push(name.clone());
-            }
-        }
-        for name in gone {
+        let is_stray =
+            |place: &Place| place.found.is_some() && !place.topic_id.is_zero() && !exists(place.topic_id);
+        let names = places.by_name.iter().filter(|(_, place)| is_stray(place)).map(|(name, _)| name.clone());
+        let names: Vec<_> = names.collect();
+        let mut renamed = Vec::new();
+        for name in names {
             let Some(place) = places.by_name.get(&name) else { continue };
             let dir = place.dir;
             if let Some(found) = &place.found {
-                self.dirs[dir].rename_for_deletion(&found.partition)?;
+                renamed.push(self.dirs[dir].rename_as_stray(&found.partition)?);
             }
             places.by_name.remove(&name);
             places.gone.insert((dir, name));
         }
-        Ok(())
+        Ok(renamed)
     }
 
     /// Writes the checkpoint files of every directory; not any more after the last ones. Waits for the disk.

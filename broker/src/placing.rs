@@ -58,8 +58,7 @@ async fn make_way(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartiti
         && other.topic_id != topic.id
         && !other.topic_id.is_zero()
     {
-        // Its deletion was cut short.
-        if let Err(error) = dir.rename_for_deletion(&other) {
+        if let Err(error) = dir.rename_as_stray(&other) {
             error!(topic = %topic.name, partition = %partition.partition, %error, "an old log is in the way");
             return false;
         }

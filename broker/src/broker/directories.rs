@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use tarn_image::MetadataImage;
 use tarn_image::config::server::ServerConfig;
 use tarn_log::{Descriptors, LogDir, RealDisk};
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::error::StartError;
 use crate::log_dirs::LogDirs;
@@ -42,6 +43,20 @@ pub(super) fn open_dirs(
         dirs.push(dir);
     }
     Ok((dirs, cluster.unwrap_or_default()))
+}
+
+/// Directories of partitions whose topic the metadata does not know. They are never removed: if the metadata
+/// was lost, they hold all that is left.
+pub(super) fn put_strays_aside(log_dirs: &LogDirs, image: &MetadataImage) {
+    match log_dirs.put_strays_aside(|id| image.topics().by_id(id).is_some()) {
+        Ok(strays) => strays.iter().for_each(|path| {
+            error!(
+                path = %path.display(),
+                "the metadata knows no topic with the id of this partition: its directory is kept under this name"
+            );
+        }),
+        Err(error) => error!(%error, "a partition that the metadata does not know stays where it is"),
+    }
 }
 
 /// Directories of deleted partitions that the last run did not get to remove.

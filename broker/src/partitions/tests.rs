@@ -7,9 +7,11 @@ use tarn_image::DesiredState;
 use tarn_image::mirrors::Truncation;
 use tarn_log::{Descriptors, FlushPolicy, Log, LogConfig, LogDir, RealDisk};
 use tarn_mirror::local_cluster::{Gate, GateOrder, KnownState, LocalError};
-use tarn_record::builder::{BatchBuilder, Record};
+use tarn_record::builder::{BatchBuilder, EndTransaction, Outcome, Record, end_transaction_marker};
 use tarn_record::validate::{ClientBatch, ProduceRules, client_batch};
-use tarn_record::{Compression, Epoch, PartitionIndex, TimestampType, TopicId};
+use tarn_record::{
+    Compression, Epoch, PartitionIndex, ProducerEpoch, ProducerId, Sequence, TimestampType, TopicId,
+};
 use tarn_runtime::channel::{Reply, reply};
 use tempfile::TempDir;
 
@@ -137,6 +139,31 @@ fn a_gate_is_set_once_no_client_can_write_and_every_opening_has_a_generation_of_
     world.lead_log(0, gone.into_log(), ALONE);
     world.bind(0, 1);
     assert!(set(&mut world, order(Gate::Open, 1)).expect("it is bound") > first, "also when it comes back");
+}
+
+#[test]
+fn a_transaction_that_a_crash_made_us_read_again_holds_back_no_reader_below_the_watermark() {
+    let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::None });
+    world.lead(0, ALONE);
+    let mut log = world.partitions.remove(world.partition(0), ErrorCode::NONE).expect("it is led").into_log();
+    let (id, epoch) = (ProducerId(7), ProducerEpoch(0));
+    let mut data = BatchBuilder::new(Offset(0), Compression::None)
+        .timestamp(NOW)
+        .producer(id, epoch, Sequence(0))
+        .transactional();
+    data.add(&Record { value: Some(b"value"), timestamp: NOW, ..Record::default() });
+    let end = EndTransaction {
+        producer_id: id,
+        producer_epoch: epoch,
+        coordinator_epoch: 0,
+        outcome: Outcome::Commit,
+    };
+    let bytes = [data.build(), end_transaction_marker(&end, Offset(1), Epoch(0), NOW)].concat();
+    let batches: Vec<_> =
+        tarn_record::batches(bytes.into()).map(|batch| batch.expect("it is whole")).collect();
+    log.append_as_is(&batches, NOW).expect("they follow each other");
+    let replica = Replica::new(world.partition(0), "t".into(), log, ALONE, Offset(2), world.rules.clone());
+    assert_eq!((replica.high_watermark(), replica.last_stable_offset()), (Offset(2), Offset(2)));
 }
 
 /// The partitions of one topic.

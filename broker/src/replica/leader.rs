@@ -75,12 +75,14 @@ impl Replica {
     pub fn new(
         partition: TopicIdPartition,
         topic: Arc<str>,
-        log: Log,
+        mut log: Log,
         leadership: Leadership,
         high_watermark: Offset,
         rules: Arc<TopicRules>,
     ) -> Replica {
         let high_watermark = high_watermark.clamp(log.start(), log.end());
+        // What recovery read again may be committed already, and nothing may move the watermark for long.
+        log.on_high_watermark(high_watermark);
         let mut replica = Replica {
             partition,
             topic,

@@ -64,10 +64,13 @@ pub(crate) const EPOCHS_FILE: &str = "leader-epoch-checkpoint";
 /// What the directory of a deleted partition is called.
 pub(crate) const DELETED_DIR_SUFFIX: &str = "-delete";
 
+/// What the directory of a partition is called that the metadata does not know.
+const STRAY_DIR_SUFFIX: &str = "-stray";
+
 /// The longest name that file systems take.
 const NAME_BYTES_MAX: usize = 255;
 
-/// How many directories of one deleted partition may wait to be removed.
+/// How many directories of one partition may be out of the way at once.
 const DELETED_DIRS_MAX: u32 = 1000;
 
 impl Home {
@@ -100,11 +103,20 @@ impl Home {
 
     /// Renames the directory so that it is no longer a partition's: `topic-0.<32 hex digits>-delete`.
     pub(crate) fn rename_for_deletion(&self, topic_id: TopicId) -> Result<PathBuf, LogError> {
+        self.rename_away(topic_id, DELETED_DIR_SUFFIX)
+    }
+
+    /// The same for one that is kept for a person to look at, as in Kafka: `topic-0.<32 hex digits>-stray`.
+    pub(crate) fn rename_as_stray(&self, topic_id: TopicId) -> Result<PathBuf, LogError> {
+        self.rename_away(topic_id, STRAY_DIR_SUFFIX)
+    }
+
+    fn rename_away(&self, topic_id: TopicId, suffix: &str) -> Result<PathBuf, LogError> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let id = topic_id.0.as_u128();
         let mut renamed = self.path.clone();
         for attempt in 0..DELETED_DIRS_MAX {
-            let unique = format!(".{:032x}{DELETED_DIR_SUFFIX}", id.wrapping_add(u128::from(attempt)));
+            let unique = format!(".{:032x}{suffix}", id.wrapping_add(u128::from(attempt)));
             // A name has at most 255 bytes; topic names are ASCII.
             let kept = name.len().min(NAME_BYTES_MAX - unique.len());
             renamed.set_file_name(format!("{}{unique}", &name[..kept]));

@@ -188,6 +188,14 @@ impl LogDir {
         Ok(self.home(&partition.topic, partition.partition).rename_for_deletion(partition.topic_id)?)
     }
 
+    /// Renames the directory of a partition that the metadata does not know. It stays, for a person to decide.
+    ///
+    /// # Errors
+    /// Where the disk refused.
+    pub fn rename_as_stray(&self, partition: &FoundPartition) -> Result<PathBuf, LogDirError> {
+        Ok(self.home(&partition.topic, partition.partition).rename_as_stray(partition.topic_id)?)
+    }
+
     /// Removes a directory that was renamed for it. May take long.
     ///
     /// # Errors
