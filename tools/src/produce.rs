@@ -55,6 +55,9 @@ pub(crate) struct Arguments {
     value_bytes: usize,
 }
 
+/// The largest generated value; a broker takes much less by default.
+const VALUE_BYTES_MAX: usize = 100 << 20;
+
 /// What is gathered of one partition before it is sent, uncompressed.
 const BATCH_BYTES: usize = 256 << 10;
 
@@ -73,6 +76,9 @@ const VERSION_BY_NAME: i16 = 12;
 /// Writes what was asked and says how much that was.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let topic = arguments.topic.clone();
+    if arguments.value_bytes > VALUE_BYTES_MAX {
+        return Err(Failure::Usage(format!("--value-bytes must not be above {VALUE_BYTES_MAX}")));
+    }
     let written = on_core(move || produce(arguments))?;
     Ok(writeln!(stdout().lock(), "Wrote {} records to {topic}.", thousands(written as i64))?)
 }

@@ -395,6 +395,8 @@ impl Controller {
         let limit = self.config.metadata_log.max_idle_interval_ms;
         if limit > 0 && self.now().0 - self.written_at_ms >= limit {
             self.write(vec![vec![NoOpRecord::default().into()]])?;
+            // Also where the disk was full: it is tried again after another such silence, not at once.
+            self.written_at_ms = self.now().0;
         }
         Ok(())
     }

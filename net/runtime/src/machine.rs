@@ -60,10 +60,10 @@ pub(crate) fn pin_this_thread(cpu: usize) -> io::Result<()> {
     let mut mask = CpuSet::new();
     mask.set(cpu);
     sched_setaffinity(None, &mask).map_err(|error| {
-        refused(format!(
-            "cannot pin a core to CPU {cpu}: {error}; the process may use {:?}",
-            available_cpus()
-        ))
+        let usable = available_cpus().unwrap_or_default();
+        let usable: Vec<String> = usable.iter().map(ToString::to_string).collect();
+        let usable = usable.join(", ");
+        refused(format!("cannot pin a core to CPU {cpu}: {error}; the process may use CPU {usable}"))
     })
 }
 

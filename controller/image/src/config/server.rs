@@ -269,13 +269,7 @@ fn read(reader: &Reader<'_>, given: &StaticConfigs) -> Result<ServerConfig, Conf
     let roles = roles(reader)?;
     refuse_security(reader)?;
     let names = listeners::Names::read(reader, roles)?;
-    let log_dirs: Vec<PathBuf> = match reader.list("log.dirs")? {
-        dirs if dirs.is_empty() => reader.list("log.dir")?,
-        dirs => dirs,
-    }
-    .into_iter()
-    .map(PathBuf::from)
-    .collect();
+    let log_dirs = log_dirs(reader)?;
     let Some(first_dir) = log_dirs.first().cloned() else {
         return Err(ConfigError::Missing("log.dirs"));
     };
@@ -458,6 +452,25 @@ fn cores(reader: &Reader<'_>, key: &'static str) -> Result<Option<Vec<usize>>, C
     Ok(Some(cpus))
 }
 
+/// `log.dirs`, or the one of `log.dir` where that is not given.
+fn log_dirs(reader: &Reader<'_>) -> Result<Vec<PathBuf>, ConfigError> {
+    const KEY: &str = "log.dirs";
+    let listed = if reader.is_given(KEY) { reader.list(KEY)? } else { reader.list("log.dir")? };
+    if listed.is_empty() {
+        return Err(ConfigError::Inconsistent(
+            "At least one log directory must be defined via log.dirs or log.dir.".to_owned(),
+        ));
+    }
+    let mut dirs: Vec<PathBuf> = Vec::with_capacity(listed.len());
+    for dir in listed.into_iter().map(PathBuf::from) {
+        if dirs.contains(&dir) {
+            return Err(reader.refuse(KEY, "each directory is to be listed once"));
+        }
+        dirs.push(dir);
+    }
+    Ok(dirs)
+}
+
 fn notices(given: &StaticConfigs, reader: &Reader<'_>) -> Vec<Notice> {
     let used = reader.used();
     given
@@ -532,6 +545,22 @@ mod tests {
             refused("background.threads=0\n"),
             "Invalid value 0 for configuration background.threads: Value must be at least 1"
         );
+    }
+
+    #[test]
+    fn directories_and_listeners_that_cannot_be_are_refused() {
+        let refused_with = |key: &str, value: &str| {
+            let others = MINIMAL.lines().filter(|line| !line.starts_with(&format!("{key}=")));
+            let lines: Vec<&str> = others.collect();
+            ServerConfig::parse(&format!("{}\n{key}={value}\n", lines.join("\n"))).unwrap_err().to_string()
+        };
+        assert!(refused_with("log.dirs", "").contains("At least one log directory"));
+        assert!(refused_with("log.dirs", "/a,/b,/a").contains("listed once"));
+        for hosts in [("127.0.0.1", "127.0.0.1"), ("", "127.0.0.1"), ("0.0.0.0", "localhost")] {
+            let value = format!("PLAINTEXT://{}:9092,CONTROLLER://{}:9092", hosts.0, hosts.1);
+            assert!(refused_with("listeners", &value).contains("a different port"), "{value}");
+        }
+        assert!(refused("advertised.listeners=OTHER://a:1\n").contains("equal to or a subset of"));
     }
 
     #[test]

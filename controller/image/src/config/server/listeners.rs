@@ -58,10 +58,28 @@ impl Names {
                     .to_owned(),
             ));
         }
+        if let Some(shared) = sharing_a_port(&listeners) {
+            return Err(reader
+                .refuse("listeners", &format!("each listener must have a different port, not {shared}")));
+        }
         let inter_broker = inter_broker(reader, &listeners, first_broker)?;
         let advertised = advertised(reader, &listeners)?;
         Ok(Names { listeners, advertised, controllers, inter_broker })
     }
+}
+
+/// A port on which two listeners would listen at the same address.
+fn sharing_a_port(listeners: &[Listener]) -> Option<u16> {
+    let everywhere = |listener: &Listener| matches!(listener.host.as_str(), "" | "0.0.0.0" | "::");
+    let clash = |one: &Listener, other: &Listener| {
+        let same_address = one.host == other.host || everywhere(one) || everywhere(other);
+        one.port == other.port && one.port != 0 && same_address
+    };
+    let with_later = listeners.iter().enumerate().map(|(at, one)| (one, &listeners[at + 1..]));
+    with_later
+        .flat_map(|(one, later)| later.iter().filter(move |other| clash(one, other)))
+        .map(|other| other.port)
+        .next()
 }
 
 fn inter_broker(
@@ -89,6 +107,12 @@ fn advertised(reader: &Reader<'_>, listeners: &[Listener]) -> Result<Vec<Listene
     {
         return Err(ConfigError::Inconsistent(format!(
             "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address: {nowhere}"
+        )));
+    }
+    if let Some(unknown) = advertised.iter().find(|one| !listeners.iter().any(|known| known.name == one.name))
+    {
+        return Err(ConfigError::Inconsistent(format!(
+            "advertised.listeners listener names must be equal to or a subset of the ones defined in listeners: {unknown}"
         )));
     }
     for listener in listeners {
