@@ -10,8 +10,8 @@ use crate::failure::{Doing, Failure, Result};
 use crate::program::{Program, guarded, run};
 
 const CLUSTER_ID: &str = "VGFyblBlcmZTb3VyY2UwMQ";
-const FORMATTED_IN: Duration = Duration::from_secs(60);
-const TOOL_ENDS_IN: Duration = Duration::from_secs(120);
+const FORMATTED_IN: Duration = Duration::from_secs(180);
+const TOOL_ENDS_IN: Duration = Duration::from_secs(180);
 /// The options of kafka-run-class.sh and kafka-server-start.sh.
 const STOCK_OPTIONS: [&str; 6] = [
     "-Xms1g",

@@ -14,7 +14,7 @@ use crate::program::{Program, guarded, run};
 
 const CLUSTER_ID: &str = "VGFyblBlcmZDb3B5MDAwMQ";
 const MIRROR: &str = "perf";
-const COMMAND_ENDS_IN: Duration = Duration::from_secs(60);
+const COMMAND_ENDS_IN: Duration = Duration::from_secs(120);
 
 /// The Tarn that is measured.
 #[derive(Clone, Debug)]

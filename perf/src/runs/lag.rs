@@ -183,7 +183,7 @@ impl LagRun {
         command.args(["--source", source, "--destination", destination]);
         command.args(["--rate", &rate.to_string(), "--seconds", &seconds.to_string()]);
         command.args(["--warm-up", &WARM_UP_SECONDS.to_string()]);
-        let limit = Duration::from_secs(2 * (seconds + WARM_UP_SECONDS) + 60);
+        let limit = Duration::from_secs(2 * (seconds + WARM_UP_SECONDS) + 180);
         let printed = run("lag.py", command, &self.work, limit)?;
         serde_json::from_str(&printed)
             .map_err(|error| Failure::Wrong(format!("lag.py printed {printed:?}: {error}")))
