@@ -11,7 +11,7 @@ pub mod coordinators;
 pub mod core;
 pub mod dispatch;
 pub mod envelope;
-pub mod expiring;
+mod expiring;
 mod flushing;
 pub mod handlers;
 pub mod interest;

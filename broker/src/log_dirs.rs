@@ -174,17 +174,18 @@ impl LogDirs {
     /// A directory that cannot be renamed.
     pub fn put_strays_aside(&self, exists: impl Fn(TopicId) -> bool) -> Result<Vec<PathBuf>, LogDirError> {
         let mut places = self.places();
-        let is_stray =
-            |place: &Place| place.found.is_some() && !place.topic_id.is_zero() && !exists(place.topic_id);
-        let names = places.by_name.iter().filter(|(_, place)| is_stray(place)).map(|(name, _)| name.clone());
-        let names: Vec<_> = names.collect();
-        let mut renamed = Vec::new();
-        for name in names {
-            let Some(place) = places.by_name.get(&name) else { continue };
-            let dir = place.dir;
-            if let Some(found) = &place.found {
-                renamed.push(self.dirs[dir].rename_as_stray(&found.partition)?);
+        let mut strays = Vec::new();
+        for (name, place) in &places.by_name {
+            if let Some(found) = &place.found
+                && !place.topic_id.is_zero()
+                && !exists(place.topic_id)
+            {
+                strays.push((name.clone(), place.dir, found.partition.clone()));
             }
+        }
+        let mut renamed = Vec::with_capacity(strays.len());
+        for (name, dir, partition) in strays {
+            renamed.push(self.dirs[dir].rename_as_stray(&partition)?);
             places.by_name.remove(&name);
             places.gone.insert((dir, name));
         }
@@ -386,6 +387,23 @@ mod tests {
         assert!(dirs.place("t", P).1.is_some() && dirs.place("t", P).1.is_some(), "until it is open");
         dirs.opened("t", P, TopicId::random());
         assert!(dirs.place("t", P).1.is_none());
+    }
+
+    #[test]
+    fn a_log_of_a_topic_that_the_metadata_does_not_know_is_put_aside_and_kept() {
+        let (dirs, files) = dirs(&["known", "stray"]);
+        let known = dirs.place("known", P).1.expect("it is there").partition.topic_id;
+        let renamed = dirs.put_strays_aside(|id| id == known).expect("it can be renamed");
+        let [stray] = &renamed[..] else { panic!("one of them: {renamed:?}") };
+        let name = stray.file_name().unwrap_or_default().to_string_lossy();
+        assert!(name.starts_with("stray-0.") && name.ends_with("-stray"), "{name}");
+        assert!(stray.join("00000000000000000000.log").exists(), "with all that is in it");
+        assert!(dirs.leftovers().expect("it can be read").is_empty(), "nobody will remove it");
+        assert!(dirs.place("known", P).1.is_some() && dirs.place("stray", P).1.is_none());
+        drop(dirs);
+        let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is ours");
+        let again = LogDirs::new(vec![dir]).expect("it can be read");
+        assert!(again.place("stray", P).1.is_none(), "nor is it found at the next start");
     }
 
     #[test]

@@ -58,9 +58,14 @@ async fn make_way(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartiti
         && other.topic_id != topic.id
         && !other.topic_id.is_zero()
     {
-        if let Err(error) = dir.rename_as_stray(&other) {
-            error!(topic = %topic.name, partition = %partition.partition, %error, "an old log is in the way");
-            return false;
+        match dir.rename_as_stray(&other) {
+            Ok(path) => {
+                error!(topic = %topic.name, partition = %partition.partition, path = %path.display(), "another topic's log is kept under this name");
+            }
+            Err(error) => {
+                error!(topic = %topic.name, partition = %partition.partition, %error, "an old log is in the way");
+                return false;
+            }
         }
         log_dirs.displaced(&topic.name, partition.partition);
     }

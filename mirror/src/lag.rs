@@ -7,7 +7,8 @@
 //!
 //! Invariants:
 //! * neither number is ever negative; before the first answer both are unknown;
-//! * no sample is above what the source showed last; samples ascend in time and in offset; there are at most `SAMPLES_MAX`, and thinning them keeps the
+//! * no sample is above what the source showed last;
+//! * samples ascend in time and in offset; there are at most `SAMPLES_MAX`, and thinning them keeps the
 //!   oldest, so the lag is never told too small.
 
 use std::collections::VecDeque;

@@ -1,12 +1,13 @@
 //! Cluster mirroring (KIP-1279): pulling topics out of another cluster and keeping them as they are.
 //!
-//! The rules are sans-IO (`state`, `alignment`, `coordinator`, `gaps`, `lag`, `fetch::plan`, `sync`); around them
-//! stand the drivers that own connections and timers (`link`, `fetch::lane`, `manager`). The crate reaches
-//! its own cluster through one trait, `local_cluster`.
+//! The rules are sans-IO (`state`, `alignment`, `existing`, `coordinator`, `gaps`, `lag`, `fetch::plan`,
+//! `sync`); around them stand the drivers that own connections and timers (`link`, `fetch::lane`, `manager`).
+//! The crate reaches its own cluster through one trait, `local_cluster`.
 
 pub mod alignment;
 pub mod backoff;
 pub mod coordinator;
+pub mod existing;
 pub mod fetch;
 pub mod gaps;
 pub mod lag;

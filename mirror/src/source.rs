@@ -1,7 +1,8 @@
 //! The source cluster, as questions with answers: who it is, what topics it has, who leads them.
 //!
 //! What handlers ask before there is anything to fetch is here; each such call makes a connection of its
-//! own and closes it. The manager keeps `connections` and asks `metadata`, `offsets` and `batches` through them.
+//! own and closes it. The manager keeps `connections` and asks `metadata`, `offsets`, `batches` and `upstream`
+//! through them.
 
 pub mod batches;
 pub mod configs;

@@ -50,9 +50,9 @@ pub(super) fn start_cores(
     manager: Manager,
 ) -> Result<Started, StartError> {
     let count = layout.cores.len();
-    let (peers, mut mailboxes) = mailboxes(count, limits::MAILBOX_ENVELOPES);
-    let (dealt, mut sockets) = mailboxes_of(count, tarn_transport::limits::DEALT_SOCKETS_MAX);
-    let (task_senders, mut tasks) = mailboxes_of(count, limits::MIRROR_TASKS);
+    let (peers, mut inboxes) = mailboxes(count, limits::MAILBOX_ENVELOPES);
+    let (dealt, mut sockets) = mailboxes(count, tarn_transport::limits::DEALT_SOCKETS_MAX);
+    let (task_senders, mut tasks) = mailboxes(count, limits::MIRROR_TASKS);
     let fetchers = layout.fetch_cores.iter().map(|core| task_senders[usize::from(core.0)].clone()).collect();
     let mut manager = Some((manager, FetchCores::new(fetchers)));
     let (begun, mut beginnings) = mailbox(count);
@@ -61,7 +61,7 @@ pub(super) fn start_cores(
         let id = CoreId(index as u16);
         let parts = CoreParts {
             id,
-            mailbox: mailboxes.remove(0),
+            mailbox: inboxes.remove(0),
             sockets: sockets.remove(0),
             tasks: tasks.remove(0),
             published: published[index].clone(),
@@ -88,11 +88,7 @@ pub(super) fn start_cores(
     Ok((peers, handles))
 }
 
-fn mailboxes(count: usize, capacity: usize) -> (Vec<Sender<Envelope>>, Vec<Receiver<Envelope>>) {
-    mailboxes_of(count, capacity)
-}
-
-fn mailboxes_of<M: Send>(count: usize, capacity: usize) -> (Vec<Sender<M>>, Vec<Receiver<M>>) {
+fn mailboxes<M: Send>(count: usize, capacity: usize) -> (Vec<Sender<M>>, Vec<Receiver<M>>) {
     (0..count).map(|_| mailbox(capacity)).unzip()
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use tarn_image::MetadataImage;
 use tarn_image::config::server::{Listener, ServerConfig};
-use tarn_image::features::SUPPORTED;
+use tarn_image::features;
 use tarn_log::LogDir;
 use tarn_mirror::manager::ManagerHandle;
 use tarn_quorum::{ControllerHandle, ControllerOptions, Running};
 use tarn_wire::ErrorCode;
-use tarn_wire::messages::broker_registration_request::{Feature, Listener as RegisteredListener};
+use tarn_wire::messages::broker_registration_request::Listener as RegisteredListener;
 use tarn_wire::messages::{BrokerHeartbeatRequest, BrokerRegistrationRequest};
 use uuid::Uuid;
 
@@ -67,14 +67,7 @@ pub(super) fn register(
         cluster_id: cluster_id.into(),
         incarnation_id: Uuid::new_v4(),
         listeners: listeners.collect(),
-        features: SUPPORTED
-            .iter()
-            .map(|feature| Feature {
-                name: feature.name.into(),
-                min_supported_version: feature.min,
-                max_supported_version: feature.max,
-            })
-            .collect(),
+        features: features::to_register(),
         rack: config.rack.as_deref().map(Into::into),
         log_dirs: directories.collect(),
         ..Default::default()

@@ -84,8 +84,8 @@ enum Leaders {
 /// Which partition of the request, counted over all its topics.
 type Slot = usize;
 
-/// What a request comes to: items for the owning cores, and what has failed already. Topics and partitions stay in
-/// the order of the request, and each has a slot of its own, however often it is named.
+/// What a request comes to: items for the owning cores, and what has failed already. Topics and partitions
+/// stay in the order of the request, and each has a slot of its own, however often it is named.
 #[derive(Default)]
 struct Plan {
     topics: Vec<(TopicKeys, Vec<(PartitionIndex, Slot)>)>,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tarn_wire::messages::FeatureLevelRecord;
+use tarn_wire::messages::broker_registration_request::Feature;
 use tarn_wire::metadata::MetadataRecord;
 
 /// The feature that stands for the formats of metadata records.
@@ -34,6 +35,16 @@ pub const SUPPORTED: &[SupportedFeature] = &[
     SupportedFeature { name: METADATA_VERSION, min: METADATA_VERSION_OLDEST, max: METADATA_VERSION_LATEST },
     SupportedFeature { name: MIRROR_VERSION, min: 0, max: 1 },
 ];
+
+/// The same as a node registers it.
+pub fn to_register() -> Vec<Feature> {
+    let feature = |supported: &SupportedFeature| Feature {
+        name: supported.name.into(),
+        min_supported_version: supported.min,
+        max_supported_version: supported.max,
+    };
+    SUPPORTED.iter().map(feature).collect()
+}
 
 /// Finalized features and their levels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

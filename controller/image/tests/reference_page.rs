@@ -15,7 +15,8 @@ const HEAD: &str = "\
 # Configuration
 
 Written from the tables in `controller/image/src/config/table/`; a test compares. Keys, types and defaults of
-Kafka are those of Apache Kafka 4.4 where a line does not say otherwise. *dynamic* keys change while a node runs, by `kafka-configs.sh`.
+Kafka are those of Apache Kafka 4.4 where a line does not say otherwise. *dynamic* keys change while a node runs,
+by `kafka-configs.sh`.
 ";
 
 /// A node that starts.

@@ -97,19 +97,16 @@ pub async fn ask(
 
 /// The first of the open questions, as many as one answer holds.
 fn within_one_answer(open: &VecDeque<usize>, questions: &[BatchQuestion]) -> Vec<usize> {
+    let mut some = Vec::new();
     let mut bytes = 0;
-    let fits = |index: &&usize| {
-        let is_first = bytes == 0;
-        bytes += questions[**index].ours.size();
-        is_first || bytes <= limits::COMPARED_BATCHES_BYTES
-    };
-    open.iter()
-        .take_while({
-            let mut fits = fits;
-            move |index| fits(index)
-        })
-        .copied()
-        .collect()
+    for &index in open {
+        bytes += questions[index].ours.size();
+        if !some.is_empty() && bytes > limits::COMPARED_BATCHES_BYTES {
+            break;
+        }
+        some.push(index);
+    }
+    some
 }
 
 /// Fetches some.

@@ -1,10 +1,10 @@
 //! A controller's world for tests: an image, decisions applied as if committed at once.
 
 use tarn_image::config::server::ServerConfig;
-use tarn_image::features::SUPPORTED;
+use tarn_image::features;
 use tarn_image::{MetadataDelta, MetadataImage, ResourceType};
 use tarn_record::{BrokerId, Offset, TopicId};
-use tarn_wire::messages::broker_registration_request::{Feature, Listener};
+use tarn_wire::messages::broker_registration_request::Listener;
 use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig;
 use tarn_wire::messages::create_partitions_request::CreatePartitionsTopic;
 use tarn_wire::messages::create_partitions_response::CreatePartitionsTopicResult;
@@ -164,14 +164,7 @@ impl World {
                 port: 9092,
                 security_protocol: 0,
             }],
-            features: SUPPORTED
-                .iter()
-                .map(|feature| Feature {
-                    name: feature.name.into(),
-                    min_supported_version: feature.min,
-                    max_supported_version: feature.max,
-                })
-                .collect(),
+            features: features::to_register(),
             rack: None,
             log_dirs: vec![Uuid::from_u128(1000 + u128::from(id.unsigned_abs()))],
             ..BrokerRegistrationRequest::default()

@@ -75,11 +75,9 @@ fn sharing_a_port(listeners: &[Listener]) -> Option<u16> {
         let same_address = one.host == other.host || everywhere(one) || everywhere(other);
         one.port == other.port && one.port != 0 && same_address
     };
-    let with_later = listeners.iter().enumerate().map(|(at, one)| (one, &listeners[at + 1..]));
-    with_later
-        .flat_map(|(one, later)| later.iter().filter(move |other| clash(one, other)))
-        .map(|other| other.port)
-        .next()
+    let clashing = |(at, one): (usize, &Listener)| listeners[..at].iter().any(|other| clash(one, other));
+    let found = listeners.iter().enumerate().find(|&listener| clashing(listener));
+    found.map(|(_, listener)| listener.port)
 }
 
 fn inter_broker(

@@ -1,15 +1,15 @@
 //! A controller on a real directory: formatted, asked, stopped, started again.
 
-use std::io;
+mod nearly_full;
+
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tarn_image::config::server::ServerConfig;
 use tarn_image::features::SUPPORTED;
 use tarn_image::{DesiredState, MetadataImage};
-use tarn_log::disk::{DiskLock, Entry, Open};
-use tarn_log::{Descriptors, Disk, DiskFile, LogDir, RealDisk};
+use tarn_log::{Descriptors, Disk, LogDir, RealDisk};
 use tarn_quorum::decide::partitions::Grower;
 use tarn_quorum::format::{self, FormatOptions, Formatted, Quorum};
 use tarn_quorum::{ControllerHandle, ControllerOptions, ImageUpdate, server};
@@ -22,6 +22,8 @@ use tarn_wire::messages::create_topics_request::CreatableTopic;
 use tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic;
 use tarn_wire::messages::*;
 use uuid::Uuid;
+
+use nearly_full::NearlyFull;
 
 const CLUSTER: &str = "MkU3OEVBNTcwNTJENDM2Qg";
 
@@ -136,14 +138,14 @@ fn a_decision_of_several_batches_is_written_whole_or_not_at_all() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = config(dir.path(), "");
     make_ready(&config);
-    let disk = Arc::new(NearlyFull { disk: RealDisk, available: AtomicU64::new(u64::MAX) });
+    let disk = Arc::new(NearlyFull::new());
     let filling = disk.clone();
     run_on(disk, &config, |ask, published| async move {
         register(&ask).await;
-        filling.available.store(100, Ordering::Relaxed);
+        filling.leave(100);
         let refused = ask.create_mirror(mirror_request()).await.map(|answered| answered.response);
         assert!(refused.is_err(), "the feature and the mirror are two batches: {refused:?}");
-        filling.available.store(u64::MAX, Ordering::Relaxed);
+        filling.leave(u64::MAX);
         create(&ask, "t", 1).await;
         let newest = published.lock().expect("no test panicked").last().expect("something").image.clone();
         assert_eq!(newest.features().level("mirror.version"), 0, "its first batch was not written either");
@@ -152,53 +154,28 @@ fn a_decision_of_several_batches_is_written_whole_or_not_at_all() {
     });
 }
 
-/// A disk that says how much room it has.
-#[derive(Debug)]
-struct NearlyFull {
-    disk: RealDisk,
-    available: AtomicU64,
-}
-
-impl Disk for NearlyFull {
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
-        self.disk.open(path, how)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_file(path)
-    }
-
-    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_dir_all(path)
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
-        self.disk.list(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.sync_dir(path)
-    }
-
-    fn exists(&self, path: &Path) -> bool {
-        self.disk.exists(path)
-    }
-
-    fn available_bytes(&self, _: &Path) -> io::Result<u64> {
-        Ok(self.available.load(Ordering::Relaxed))
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<DiskLock> {
-        self.disk.lock(path)
-    }
+#[test]
+fn a_full_disk_is_tried_again_after_a_while_and_not_without_pause() {
+    const IDLE_MS: u64 = 100;
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = config(dir.path(), &format!("metadata.max.idle.interval.ms={IDLE_MS}\n"));
+    make_ready(&config);
+    let disk = Arc::new(NearlyFull::new());
+    let filling = disk.clone();
+    run_on(disk, &config, |ask, published| async move {
+        register(&ask).await;
+        let begun = rt::now();
+        filling.leave(0);
+        while filling.refused() < 3 {
+            rt::sleep(Duration::from_millis(1)).await;
+        }
+        let (refused, waited) = (filling.refused(), begun.elapsed());
+        let at_most = waited.as_millis() as u64 / IDLE_MS + 2;
+        assert!(refused <= at_most, "{refused} writes in {waited:?}");
+        filling.leave(u64::MAX);
+        create(&ask, "t", 1).await;
+        published.lock().expect("no test panicked").last().expect("something").image.clone()
+    });
 }
 
 fn forty_names() -> impl Iterator<Item = String> {
