@@ -22,7 +22,8 @@ pub struct Scattered<A> {
     replies: Vec<Reply<Vec<A>>>,
 }
 
-/// Sends every question to the core that owns its partition; returns once all are on their way.
+/// Sends every question to the core that owns its partition; returns once all are on their way. Those of
+/// this core come last, because what it answers it does here and now, while the others work.
 pub async fn scatter<Q, A: Send>(
     core: &Rc<Core>,
     questions: impl IntoIterator<Item = Q>,
@@ -30,11 +31,11 @@ pub async fn scatter<Q, A: Send>(
     envelope: impl Fn(Vec<Q>, ReplySlot<Vec<A>>) -> Envelope,
 ) -> Scattered<A> {
     let Grouped { groups, asked } = group(questions, |question| core.owner(partition_of(question)));
-    let mut replies = Vec::with_capacity(groups.len());
-    for (owner, questions) in groups {
-        let (slot, answers) = reply();
+    let (slots, replies): (Vec<_>, Vec<_>) = groups.iter().map(|_| reply()).unzip();
+    let (own, others): (Vec<_>, Vec<_>) =
+        groups.into_iter().zip(slots).partition(|((owner, _), _)| *owner == core.id());
+    for ((owner, questions), slot) in others.into_iter().chain(own) {
         core.deliver(owner, envelope(questions, slot)).await;
-        replies.push(answers);
     }
     Scattered { asked, replies }
 }

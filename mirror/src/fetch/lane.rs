@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use futures_lite::future;
 use tarn_record::{Offset, TopicIdPartition};
-use tarn_runtime::{Queue, sleep};
+use tarn_runtime::{Queue, sleep, yield_now};
 use tarn_transport::{CallLimits, Client, ClientError, ClientOptions};
 use tarn_wire::Message;
 use tarn_wire::messages::{FetchRequest, FetchResponse};
@@ -341,10 +341,14 @@ impl<C: LocalCluster> Lane<C> {
         let client = client.clone();
         let mut answer: Pin<Box<dyn Future<Output = _>>> =
             Box::pin(async move { client.call_within(&request, version, limits).await });
-        // The first poll hands the request to the connection; the answer is awaited later.
+        // The first poll hands the request to the connection, whose task sends it when this one yields; the
+        // answer is awaited later.
         let at_ms = self.now_ms();
         match future::poll_once(&mut answer).await {
-            None => Ok(Asked { answer, permit, at_ms }),
+            None => {
+                yield_now().await;
+                Ok(Asked { answer, permit, at_ms })
+            }
             Some(response) => {
                 let response = response?;
                 Ok(Asked { answer: Box::pin(async move { Ok(response) }), permit, at_ms })

@@ -38,6 +38,12 @@ pub const RECEIVE_CHUNK_BYTES_MAX: usize = 1 << 20;
 /// what is received.
 pub const RESERVE_AT_ONCE_BYTES_MAX: usize = 4 << 20;
 
+/// Where at least so many bytes of a message are missing, its reader is not woken for each segment.
+pub const WAKE_FROM_BYTES_MIN: usize = 64 << 10;
+
+/// The most bytes that are waited for before a reader is woken: receiving goes on beside the sender.
+pub const WAKE_FROM_BYTES_MAX: usize = 256 << 10;
+
 /// The buffers handed to the kernel in one vectored write.
 pub const IO_SLICES_MAX: usize = 128;
 

@@ -23,7 +23,6 @@ use tarn_runtime::{Queue, Task, socket, spawn};
 use tarn_wire::{ApiKey, Cursor, Message, Request, api, decode_response_header, encode_request};
 use thiserror::Error;
 
-use crate::budget::InboundBudget;
 use crate::frames::FrameReader;
 use crate::security::SecurityProtocol;
 use crate::versions::BrokerVersions;
@@ -98,7 +97,7 @@ impl Client {
         }
         let (read, write) = socket.split();
         let calls = Rc::new(Calls::default());
-        let frames = FrameReader::new(read, InboundBudget::unlimited());
+        let frames = FrameReader::of_answers(read);
         let driver = spawn(options.queue, driver::drive(Rc::clone(&calls), frames, write));
         let versions = handshake::versions(&calls, endpoint, options).await?;
         let (endpoint, options) = (endpoint.clone(), options.clone());

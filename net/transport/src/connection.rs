@@ -89,7 +89,7 @@ pub(crate) async fn serve<S: Service>(
         shared,
         info,
     };
-    let mut frames = FrameReader::new(read, Arc::clone(&connection.shared.budget));
+    let mut frames = FrameReader::of_requests(read, Arc::clone(&connection.shared.budget));
     let metrics = Arc::clone(&connection.shared.metrics);
     let mut writer = FrameWriter::new(write, Rc::clone(&connection.progress), metrics);
     connection.run(&mut frames, &mut writer).await

@@ -5,7 +5,8 @@
 //! the connection, in the server as in the client.
 //!
 //! Invariants:
-//! * memory is at most twice what has arrived, plus one first step, whatever a size announces;
+//! * memory is at most twice what has arrived, plus one first step, whatever a size announces; the step is
+//!   small for requests, which come from anyone, and large for answers, which were asked for;
 //! * nothing is read while the budget is exhausted.
 
 use std::io;
@@ -53,11 +54,19 @@ pub(crate) struct FrameReader {
     /// What was read and not yet taken as a frame.
     buffer: BytesMut,
     budget: Arc<InboundBudget>,
+    first_step: usize,
 }
 
 impl FrameReader {
-    pub(crate) fn new(socket: ReadHalf, budget: Arc<InboundBudget>) -> FrameReader {
-        FrameReader { socket, buffer: BytesMut::new(), budget }
+    /// The requests that a client sends.
+    pub(crate) fn of_requests(socket: ReadHalf, budget: Arc<InboundBudget>) -> FrameReader {
+        FrameReader { socket, buffer: BytesMut::new(), budget, first_step: limits::REQUEST_STEP_BYTES }
+    }
+
+    /// The answers that a broker sends to what was asked here.
+    pub(crate) fn of_answers(socket: ReadHalf) -> FrameReader {
+        let budget = InboundBudget::unlimited();
+        FrameReader { socket, buffer: BytesMut::new(), budget, first_step: limits::ANSWER_STEP_BYTES }
     }
 
     /// The next frame; `None` where the peer ended its stream between frames. `limit` is asked once the
@@ -80,7 +89,7 @@ impl FrameReader {
         let whole = SIZE_BYTES + size;
 
         progress.reads(Reading::OurTurn);
-        let first_step = whole.min(limits::FRAME_STEP_BYTES.max(self.buffer.len()));
+        let first_step = whole.min(self.first_step.max(self.buffer.len()));
         let mut permit = self.budget.start(first_step).await;
         progress.moved(now());
         progress.reads(Reading::InFrame);
@@ -122,7 +131,7 @@ impl FrameReader {
         permit: &mut Permit,
         progress: &Progress,
     ) -> Result<Bytes, FrameError> {
-        let mut frame = buffers::take(whole);
+        let mut frame = buffers::take(whole, self.first_step);
         frame.extend_from_slice(&std::mem::take(&mut self.buffer));
         while frame.len() < whole {
             if frame.len() == permit.bytes() {

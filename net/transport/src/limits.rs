@@ -38,8 +38,15 @@ impl Default for ConnectionLimits {
 /// restart is larger).
 pub const LISTEN_BACKLOG: i32 = 1024;
 
-/// The first step of a large frame's memory; it gets as much again as has arrived each time.
-pub const FRAME_STEP_BYTES: usize = 64 << 10;
+/// The first step of a large request's memory; it gets as much again as has arrived each time.
+pub const REQUEST_STEP_BYTES: usize = 64 << 10;
+
+/// The same of an answer: as large as a fetch asks for, because growing copies what is there. Untouched
+/// memory is no memory yet.
+pub const ANSWER_STEP_BYTES: usize = 4 << 20;
+
+/// Buffers of large frames are multiples of this.
+pub const BUFFER_GRAIN_BYTES: usize = 64 << 10;
 
 /// Frames up to this size are cut out of what was read; larger ones get a buffer of their own.
 pub const SMALL_FRAME_BYTES_MAX: usize = 16 << 10;

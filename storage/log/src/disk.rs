@@ -14,11 +14,14 @@ use std::any::Any;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+
+use crate::limits;
 
 /// A file system, as far as a log needs one. Errors are the system's own; the caller knows the path.
 pub trait Disk: Send + Sync + fmt::Debug {
@@ -98,6 +101,14 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Makes the bytes and the length survive a crash. After an error nothing is known of what was
     /// written since the last success, whatever a second try says.
     fn sync_data(&self) -> io::Result<()>;
+
+    /// Has what was written from `position` on reach the disk, a piece at a time, and waits for it. That
+    /// makes nothing survive a crash; it leaves little to the [`sync_data`](Self::sync_data) that follows,
+    /// whose commit would else hold up those who append meanwhile. An error means what it means there.
+    fn write_out(&self, position: u64) -> io::Result<()> {
+        let _ = position;
+        Ok(())
+    }
 
     /// Cuts the file, or lengthens it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
@@ -289,12 +300,39 @@ impl DiskFile for RealFile {
         self.file.sync_data()
     }
 
+    fn write_out(&self, position: u64) -> io::Result<()> {
+        let end = self.len()?;
+        let mut position = position;
+        while position < end {
+            let bytes = (end - position).min(limits::WRITE_OUT_BYTES);
+            write_out_range(&self.file, position, bytes)?;
+            position += bytes;
+        }
+        Ok(())
+    }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
     }
 
     fn file(&self) -> Option<Arc<File>> {
         Some(self.file.clone())
+    }
+}
+
+/// Writes a range out and waits for it, as far as the kernel offers that.
+fn write_out_range(file: &File, position: u64, bytes: u64) -> io::Result<()> {
+    const HOW: libc::c_uint =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let offset = i64::try_from(position).map_err(io::Error::other)?;
+    let count = i64::try_from(bytes).map_err(io::Error::other)?;
+    // SAFETY: takes a live descriptor and numbers, and touches no memory of ours.
+    if unsafe { libc::sync_file_range(file.as_raw_fd(), offset, count, HOW) } == 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        error if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => Ok(()),
+        error => Err(error),
     }
 }
 

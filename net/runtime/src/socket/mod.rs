@@ -39,6 +39,8 @@ pub struct ReadHalf {
     fd: Arc<OwnedFd>,
     /// The last attempt to receive has found the end of what was there.
     drained: bool,
+    /// Fewer bytes than so many wake nobody (`SO_RCVLOWAT`).
+    wakes_from: usize,
 }
 
 /// The sending half. The connection is closed when both halves are dropped.
@@ -52,7 +54,7 @@ impl Socket {
     /// Takes a connected, non-blocking socket.
     pub(crate) fn from_fd(fd: OwnedFd) -> Socket {
         let fd = Arc::new(fd);
-        let read = ReadHalf { fd: Arc::clone(&fd), drained: false };
+        let read = ReadHalf { fd: Arc::clone(&fd), drained: false, wakes_from: 1 };
         Socket { read, write: WriteHalf { fd, corked: false } }
     }
 

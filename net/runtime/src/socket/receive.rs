@@ -9,7 +9,7 @@ use crate::{limits, queues};
 use bytes::{BufMut, BytesMut};
 use rustix::net::{RecvFlags, recv};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 impl ReadHalf {
     /// Receives what is there, at least one byte, into `buffer`. 0 where the peer has ended its stream,
@@ -22,7 +22,7 @@ impl ReadHalf {
             return Ok(0);
         }
         loop {
-            self.wait_if_drained().await?;
+            self.wait_if_drained(1).await?;
             queues::yield_if_needed().await;
             let outcome = attempt(|| Ok(recv(&self.fd, &mut *buffer, RecvFlags::empty())?.1))?;
             if let Some(received) = self.note(&outcome, buffer.len()) {
@@ -43,7 +43,7 @@ impl ReadHalf {
             if self.drained && buffer.is_empty() {
                 *buffer = BytesMut::new();
             }
-            self.wait_if_drained().await?;
+            self.wait_if_drained(1).await?;
             if buffer.capacity() == buffer.len() {
                 buffer.reserve(growth(buffer.len()));
             }
@@ -56,7 +56,7 @@ impl ReadHalf {
 
     /// Appends exactly `count` bytes to `buffer`, and takes none that follow them. For large messages
     /// whose size the caller has checked against its budget: all the room is made at once, so that few
-    /// calls fill it, up to [`limits::RESERVE_AT_ONCE_BYTES_MAX`].
+    /// calls fill it, up to [`limits::RESERVE_AT_ONCE_BYTES_MAX`], and few bytes wake nobody.
     ///
     /// # Errors
     /// `UnexpectedEof` where the peer ends its stream before, and the connection's own. What came is in
@@ -64,7 +64,7 @@ impl ReadHalf {
     pub async fn read_exact_into(&mut self, buffer: &mut BytesMut, count: usize) -> io::Result<()> {
         let mut missing = count;
         while missing > 0 {
-            self.wait_if_drained().await?;
+            self.wait_if_drained(missing).await?;
             if buffer.capacity() == buffer.len() {
                 let received = count - missing;
                 buffer.reserve(missing.min(limits::RESERVE_AT_ONCE_BYTES_MAX.max(received)));
@@ -95,12 +95,29 @@ impl ReadHalf {
     }
 
     /// Waits for readiness where the last attempt has found the end of what was there: another one
-    /// would most likely be in vain.
-    async fn wait_if_drained(&mut self) -> io::Result<()> {
+    /// would most likely be in vain. Where many bytes are missing a few are not waited for one by one.
+    async fn wait_if_drained(&mut self, missing: usize) -> io::Result<()> {
         if self.drained {
+            self.wake_from(missing)?;
             readable(self.fd.as_fd()).await?;
             self.drained = false;
         }
+        Ok(())
+    }
+
+    /// Has the kernel wake this half once a good part of what is missing is there, or the stream has ended.
+    /// It caps the number by the receive buffer.
+    fn wake_from(&mut self, missing: usize) -> io::Result<()> {
+        let bytes = match missing {
+            ..limits::WAKE_FROM_BYTES_MIN => 1,
+            _ => missing.min(limits::WAKE_FROM_BYTES_MAX),
+        };
+        let is_enough = bytes == 1 || self.wakes_from >= limits::WAKE_FROM_BYTES_MIN;
+        if self.wakes_from == bytes || (self.wakes_from <= missing && is_enough) {
+            return Ok(());
+        }
+        set_receive_low_watermark(self.fd.as_fd(), bytes)?;
+        self.wakes_from = bytes;
         Ok(())
     }
 
@@ -143,6 +160,16 @@ impl Socket {
     pub async fn read_exact_into(&mut self, buffer: &mut BytesMut, count: usize) -> io::Result<()> {
         self.read.read_exact_into(buffer, count).await
     }
+}
+
+fn set_receive_low_watermark(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let value = libc::c_int::try_from(bytes).map_err(io::Error::other)?;
+    let size = size_of_val(&value) as libc::socklen_t;
+    let pointer = (&raw const value).cast();
+    // SAFETY: the descriptor is live, and the kernel reads the `size` bytes of `value` during the call.
+    let done =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, pointer, size) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// As much again as was received, within bounds.
@@ -252,6 +279,32 @@ mod tests {
             far.read_exact_into(&mut buffer, BYTES).await.unwrap();
             sending.await.unwrap();
             assert!(buffer == pattern(BYTES), "what came is not what was sent");
+        });
+    }
+
+    #[test]
+    fn whoever_misses_much_is_not_woken_by_little_and_whoever_misses_little_is() {
+        run_on_core(|| async {
+            let (mut near, mut far) = pair().await;
+            far.read.drained = true;
+            let mut buffer = BytesMut::new();
+            let receiving = async { far.read_exact_into(&mut buffer, 1 << 20).await.unwrap() };
+            let sending = async {
+                for _ in 0..20 {
+                    near.write_all(&pattern(1000), Then::Push).await.unwrap();
+                    sleep(Duration::from_micros(500)).await;
+                }
+            };
+            futures_lite::future::or(receiving, sending).await;
+            assert!(buffer.is_empty(), "{} bytes were fetched one by one", buffer.len());
+            let mut little = vec![0; 30_000];
+            let mut received = 0;
+            while received < 20_000 {
+                received += timeout(Duration::from_secs(10), far.read(&mut little)).await.unwrap().unwrap();
+            }
+            near.write_all(b"!", Then::Push).await.unwrap();
+            let woken = timeout(Duration::from_secs(10), far.read(&mut little)).await;
+            assert_eq!(woken.unwrap().unwrap(), 1);
         });
     }
 

@@ -16,6 +16,7 @@ use crate::checkpoints::PartitionMetadata;
 use crate::descriptors::SegmentFile;
 use crate::error::LogError;
 use crate::home::{EPOCHS_FILE, Home, Kind};
+use crate::limits;
 use crate::segment::Segment;
 
 /// Syncs what was appended so far.
@@ -29,6 +30,8 @@ pub struct FlushJob {
     names: bool,
     created: bool,
     result: Flushed,
+    /// The bytes to make durable, at the end of the segments.
+    unflushed_bytes: u64,
     /// Why the flush cannot succeed.
     blocked: Option<LogError>,
 }
@@ -66,7 +69,7 @@ impl FlushJob {
             return Err(error);
         }
         for segment in &self.segments {
-            segment.sync(&self.home)?;
+            segment.sync(&self.home, self.unflushed_bytes)?;
         }
         if let Some(epochs) = &self.epochs {
             let path = self.home.path.join(EPOCHS_FILE);
@@ -87,8 +90,14 @@ impl FlushJob {
 }
 
 impl ToSync {
-    fn sync(&self, home: &Home) -> Result<(), LogError> {
-        let synced = self.file.open().and_then(|file| file.sync_data());
+    /// Of the segment, no more than the last `unflushed_bytes` are new.
+    fn sync(&self, home: &Home, unflushed_bytes: u64) -> Result<(), LogError> {
+        let synced = self.file.open().and_then(|file| {
+            if unflushed_bytes > limits::WRITE_OUT_BYTES {
+                file.write_out(file.len()?.saturating_sub(unflushed_bytes))?;
+            }
+            file.sync_data()
+        });
         match synced {
             // Its offsets were removed from the log since the job was made.
             Err(cause) if cause.kind() == io::ErrorKind::NotFound && self.file.is_retired() => return Ok(()),
@@ -133,6 +142,7 @@ impl Log {
                 changes: self.dirt.changes,
                 active: self.active().base(),
             },
+            unflushed_bytes: self.unflushed_bytes(),
             blocked,
         })
     }
@@ -196,6 +206,6 @@ impl Log {
     /// Syncs what only a closing writes: the active segment's indexes and the snapshot at the log end.
     fn sync_closing(&mut self) -> Result<(), LogError> {
         let file = self.active().file().clone();
-        ToSync { file, snapshot_after: Some(self.end) }.sync(&self.home)
+        ToSync { file, snapshot_after: Some(self.end) }.sync(&self.home, 0)
     }
 }
