@@ -16,7 +16,7 @@ use tarn_log::RemovalJob;
 use tarn_quorum::{Answered, ImageUpdate, NotController};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{LocalNotify, Receiver, Sender};
-use tarn_runtime::{CoreId, Queue, blocking, sleep, spawn, wall_clock_ms};
+use tarn_runtime::{CoreId, Queue, blocking, sleep, spawn, timeout, wall_clock_ms};
 use tarn_wire::ErrorCode;
 use tracing::warn;
 
@@ -32,6 +32,7 @@ use crate::router::Placement;
 use crate::rules::TopicRules;
 use crate::sessions::{Session, Sessions};
 use crate::topic_changes::TopicChanges;
+use crate::unopened::Unopened;
 use crate::{closing, flushing, limits, lookups, placing};
 
 /// One core of a broker.
@@ -45,6 +46,7 @@ pub struct Core {
     topic_changes: RefCell<TopicChanges>,
     rules: RefCell<HashMap<TopicId, Arc<TopicRules>>>,
     partitions: RefCell<Partitions>,
+    unopened: RefCell<Unopened>,
     sessions: RefCell<Sessions>,
     machines: RefCell<MirrorMachines>,
     next_interest: Cell<u64>,
@@ -70,6 +72,7 @@ impl Core {
             topic_changes: RefCell::new(TopicChanges::new(limits::TOPIC_CHANGES)),
             rules: RefCell::default(),
             partitions: RefCell::default(),
+            unopened: RefCell::default(),
             sessions: RefCell::new(Sessions::new(id, sessions)),
             machines: RefCell::default(),
             next_interest: Cell::new(u64::from(id.0) << 48),
@@ -152,6 +155,11 @@ impl Core {
         self.partitions.borrow_mut()
     }
 
+    /// The partitions of this core whose logs could not be opened.
+    pub fn unopened(&self) -> RefMut<'_, Unopened> {
+        self.unopened.borrow_mut()
+    }
+
     /// The fetch sessions of this core's connections.
     pub fn sessions(&self) -> RefMut<'_, Sessions> {
         self.sessions.borrow_mut()
@@ -214,7 +222,8 @@ impl Core {
     /// Why a partition is not among those of this core.
     pub(crate) fn absence(&self, partition: TopicIdPartition) -> ErrorCode {
         match self.view().check_leader(self.node.broker_id(), partition) {
-            // It is about to be here, or could not be opened.
+            Ok(()) if self.unopened.borrow().contains(partition) => ErrorCode::KAFKA_STORAGE_ERROR,
+            // It is about to be here.
             Ok(()) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
             Err(error) => error,
         }
@@ -277,13 +286,23 @@ impl Core {
         self.applied.set(self.image().provenance().offset);
     }
 
-    /// Takes new metadata over as it is published.
+    /// Takes new metadata over as it is published, and tries again to open what could not be opened: one
+    /// after the other, so that a log is opened as the metadata in force says.
     pub async fn follow(self: Rc<Core>, published: Arc<Published>) {
         loop {
-            for update in published.next().await {
+            for update in self.next_updates(&published).await {
                 self.on_image(&update).await;
             }
+            placing::open_again(&self).await;
         }
+    }
+
+    /// The next updates; none where a log is to be tried again before there are any.
+    async fn next_updates(&self, published: &Published) -> Vec<ImageUpdate> {
+        let due_ms = self.unopened.borrow().next_due_ms();
+        let Some(due_ms) = due_ms else { return published.next().await };
+        let pause = Duration::from_millis(due_ms.saturating_sub(self.clock_ms()));
+        timeout(pause, published.next()).await.unwrap_or_default()
     }
 
     async fn on_image(self: &Rc<Core>, update: &ImageUpdate) {

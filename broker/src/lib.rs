@@ -35,5 +35,6 @@ pub mod rules;
 pub mod scatter;
 pub mod sessions;
 pub mod topic_changes;
+pub mod unopened;
 
 pub use broker::{Broker, StartError};

@@ -34,6 +34,12 @@ pub const DECOMPRESSED_BATCH_BYTES: usize = 256 * 1024 * 1024;
 /// How long to wait before a flush that found no room is tried again.
 pub const FULL_DISK_PAUSE: Duration = Duration::from_millis(500);
 
+/// The first pause before a log that could not be opened or made is tried again, in milliseconds.
+pub const LOG_RETRY_MS_MIN: u64 = 1000;
+
+/// The longest such pause, in milliseconds.
+pub const LOG_RETRY_MS_MAX: u64 = 60_000;
+
 /// The largest batch that a coordinator writes or reads back, in bytes.
 pub const COORDINATOR_BATCH_BYTES: usize = 64 * 1024 * 1024;
 

@@ -6,10 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tarn_image::{MetadataDelta, MetadataImage, TopicImage};
+use tarn_log::log_dir::LogDirError;
 use tarn_log::{Log, LogDir, LogError};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
-use tarn_runtime::{Queue, blocking, spawn, wall_clock_ms};
+use tarn_runtime::{BlockingError, Queue, blocking, spawn, wall_clock_ms, yield_if_needed};
 use tarn_wire::ErrorCode;
+use thiserror::Error;
 use tracing::{error, info};
 
 use crate::closing::close_logs;
@@ -17,6 +19,20 @@ use crate::core::Core;
 use crate::envelope::CheckpointEntry;
 use crate::log_dirs::Closing;
 use crate::replica::{Binding, Leadership, Replica};
+
+/// Why a partition is not in service yet.
+#[derive(Debug, Error)]
+enum NotOpened {
+    /// Its log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// Another log, or a line of one in a checkpoint file, has its place.
+    #[error("an old log is in the way: {0}")]
+    InTheWay(#[from] LogDirError),
+    /// The thread that was to make its place free.
+    #[error("an old log is in the way: {0}")]
+    NoThread(#[from] BlockingError),
+}
 
 /// Opens every partition of the image that belongs to this core: at start-up, before it serves.
 pub(crate) async fn open_all(core: &Rc<Core>) {
@@ -29,55 +45,74 @@ pub(crate) async fn open_all(core: &Rc<Core>) {
     }
 }
 
-/// A log that cannot be opened takes its own partition out of service, and no other.
+/// Tries again to open the logs that could not be opened and whose turn has come.
+pub(crate) async fn open_again(core: &Rc<Core>) {
+    let due = core.unopened().take_due(core.clock_ms());
+    let view = core.view();
+    for partition in due {
+        let topic = view.topic_by_id(partition.topic_id);
+        let registered = topic.and_then(|topic| topic.partitions.get(&partition.partition));
+        let leadership = registered.and_then(|one| Leadership::of(core.node().broker_id(), one));
+        match (topic, leadership) {
+            (Some(topic), Some(leadership)) => open_or_say(core, topic, partition, leadership).await,
+            _ => drop(core.unopened().forget(partition)),
+        }
+        yield_if_needed().await;
+    }
+}
+
+/// A log that cannot be opened takes its own partition out of service, and no other, until a later attempt
+/// succeeds.
 async fn open_or_say(
     core: &Rc<Core>,
     topic: &TopicImage,
     partition: TopicIdPartition,
     leadership: Leadership,
 ) {
-    if core.partitions().is_closed() || !make_way(core, topic, partition).await {
+    if core.partitions().is_closed() {
         return;
     }
-    let opened = open(core, topic, partition, leadership);
+    let opened = match make_way(core, topic, partition).await {
+        Ok(()) => open(core, topic, partition, leadership),
+        Err(in_the_way) => Err(in_the_way),
+    };
+    let name = &topic.name;
     match opened {
         Ok(replica) => {
-            core.node().log_dirs().opened(&topic.name, partition.partition, topic.id);
+            core.node().log_dirs().opened(name, partition.partition, topic.id);
             core.partitions().insert(replica);
+            let failures = core.unopened().forget(partition);
+            if failures > 0 {
+                info!(topic = %name, partition = %partition.partition, failures, "log opened at last");
+            }
         }
-        Err(error) => error!(topic = %topic.name, partition = %partition.partition, %error, "log not opened"),
+        Err(error) => {
+            let failures = core.unopened().failed(partition, core.clock_ms());
+            if failures.is_power_of_two() {
+                error!(topic = %name, partition = %partition.partition, failures, %error, "log not opened; it is tried again");
+            }
+        }
     }
     core.wake_flusher();
 }
 
 /// Gives up a log of another topic that had the name before, on the disk and in the checkpoint files.
-async fn make_way(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) -> bool {
+async fn make_way(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) -> Result<(), NotOpened> {
     let log_dirs = core.node().log_dirs().clone();
     let (dir, found) = log_dirs.place(&topic.name, partition.partition);
     if let Some(other) = found.map(|found| found.partition)
         && other.topic_id != topic.id
         && !other.topic_id.is_zero()
     {
-        match dir.rename_as_stray(&other) {
-            Ok(path) => {
-                error!(topic = %topic.name, partition = %partition.partition, path = %path.display(), "another topic's log is kept under this name");
-            }
-            Err(error) => {
-                error!(topic = %topic.name, partition = %partition.partition, %error, "an old log is in the way");
-                return false;
-            }
-        }
+        let path = dir.rename_as_stray(&other)?;
+        error!(topic = %topic.name, partition = %partition.partition, path = %path.display(), "another topic's log is kept under this name");
         log_dirs.displaced(&topic.name, partition.partition);
     }
     if !log_dirs.is_in_the_way(&topic.name, partition.partition) {
-        return true;
+        return Ok(());
     }
     let (name, index) = (topic.name.clone(), partition.partition);
-    let made = blocking(move || log_dirs.make_way(&name, index)).await;
-    if !matches!(made, Ok(Ok(()))) {
-        error!(topic = %topic.name, partition = %partition.partition, ?made, "an old log's checkpoint is in the way");
-    }
-    matches!(made, Ok(Ok(())))
+    Ok(blocking(move || log_dirs.make_way(&name, index)).await??)
 }
 
 /// Brings the partitions of this core up to a change of the metadata; `before` is what was in force.
@@ -147,6 +182,7 @@ async fn change(core: &Rc<Core>, topic: &TopicImage) {
 /// Takes a partition out of service; whatever waits on it is told at once.
 fn give_up(core: &Rc<Core>, partition: TopicIdPartition, error: ErrorCode) -> Option<Replica> {
     core.machines().unload(partition);
+    core.unopened().forget(partition);
     core.partitions().remove(partition, error)
 }
 
@@ -166,7 +202,7 @@ fn open(
     topic: &TopicImage,
     partition: TopicIdPartition,
     leadership: Leadership,
-) -> Result<Replica, LogError> {
+) -> Result<Replica, NotOpened> {
     let (rules, now) = (core.rules(topic), Timestamp(wall_clock_ms()));
     let (dir, found) = core.node().log_dirs().place(&topic.name, partition.partition);
     let config = rules.log.clone();

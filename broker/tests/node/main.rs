@@ -3,5 +3,6 @@
 mod configs;
 mod internal;
 mod parked;
+mod reopening;
 mod running;
 mod stopping;

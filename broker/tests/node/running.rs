@@ -22,7 +22,7 @@ use tarn_wire::{Cursor, ErrorCode, Message, Records, Request, decode_response_he
 use tempfile::TempDir;
 
 /// How long an answer may take on a machine that does other things too.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
 /// A node that runs.
@@ -45,6 +45,17 @@ impl Running {
         };
         let disk: Arc<dyn tarn_log::Disk> = Arc::new(RealDisk);
         format::format(&disk, &options, NOW).expect("the directory is new");
+        Running::on(config, files)
+    }
+
+    /// A node on a copy of the directory that another left: the lock of that one goes with this process.
+    pub(crate) fn again(left: &Path) -> Running {
+        let files = tempfile::tempdir().expect("a directory");
+        copy(left, files.path());
+        Running::on(config(files.path(), ""), files)
+    }
+
+    fn on(config: ServerConfig, files: TempDir) -> Running {
         let broker = Broker::start(config).expect("it starts");
         let listener = broker.addresses().iter().find(|(name, _)| name == "PLAINTEXT");
         let address = listener.expect("it is configured").1;
@@ -79,6 +90,19 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.broker.take().into_iter().for_each(Broker::stop);
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).expect("it is a directory") {
+        let entry = entry.expect("it can be read");
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            std::fs::create_dir(&to).expect("there is room");
+            copy(&from, &to);
+        } else {
+            std::fs::copy(&from, &to).expect("there is room");
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use crate::core::Core;
 use crate::interest::FetchedPartition;
 use crate::named::TopicKey;
 
+/// The first version whose clients know KAFKA_STORAGE_ERROR; older ones refresh their metadata for another.
+const WITH_STORAGE_ERROR: i16 = 6;
 /// The first version that tells the current leader, and where logs part (KIP-595).
 const WITH_EPOCHS: i16 = 12;
 /// The first version that tells where leaders are reached (KIP-951).
@@ -35,6 +37,9 @@ pub(super) fn response(core: &Rc<Core>, held: &HeldSession, found: Found, versio
         let mut data = partition_data(core, partition, &mut response.node_endpoints);
         if data.error_code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0 {
             data.error_code = unknown(key).0;
+        }
+        if version < WITH_STORAGE_ERROR && data.error_code == ErrorCode::KAFKA_STORAGE_ERROR.0 {
+            data.error_code = ErrorCode::NOT_LEADER_OR_FOLLOWER.0;
         }
         if version < WITH_EPOCHS {
             (data.current_leader, data.diverging_epoch) = Default::default();
