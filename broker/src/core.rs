@@ -30,7 +30,7 @@ use crate::partitions::Partitions;
 use crate::published::Published;
 use crate::router::Placement;
 use crate::rules::TopicRules;
-use crate::sessions::{Session, Sessions};
+use crate::sessions::{Session, SessionLimits, Sessions};
 use crate::topic_changes::TopicChanges;
 use crate::unopened::Unopened;
 use crate::{closing, flushing, limits, lookups, placing};
@@ -61,7 +61,10 @@ impl Core {
     /// A core that has no partitions yet. `peers` are the mailboxes of all cores, in the order of their
     /// ids, this one's included.
     pub fn new(id: CoreId, node: Arc<Node>, peers: Vec<Sender<Envelope>>, placement: Placement) -> Rc<Core> {
-        let sessions = (node.fetch_sessions_max() / peers.len().max(1)).max(1);
+        let limits = SessionLimits {
+            sessions: (node.fetch_sessions_max() / peers.len().max(1)).max(1),
+            partitions: limits::FETCH_SESSION_PARTITIONS_PER_CORE,
+        };
         Rc::new(Core {
             id,
             node,
@@ -73,7 +76,7 @@ impl Core {
             rules: RefCell::default(),
             partitions: RefCell::default(),
             unopened: RefCell::default(),
-            sessions: RefCell::new(Sessions::new(id, sessions)),
+            sessions: RefCell::new(Sessions::new(id, limits)),
             machines: RefCell::default(),
             next_interest: Cell::new(u64::from(id.0) << 48),
             producer_ids: RefCell::new(0..0),

@@ -17,6 +17,8 @@ use std::collections::{HashMap, VecDeque};
 use tarn_record::{Epoch, Offset, TopicIdPartition};
 use tarn_wire::{ErrorCode, Records};
 
+use crate::slots::{Keyed, Slots};
+
 /// The name of a session's interest, the same on every core, never used again. Whoever makes it up can
 /// always have it closed, whatever became of the requests that carried it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,17 +27,23 @@ pub struct InterestId(pub u64);
 /// Who is to be told when a partition has news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watcher {
-    interest: InterestId,
+    interest: InterestNumber,
     slot: u32,
 }
 
-/// What a session asks of one partition.
+/// What an interest is called on this core: every partition notes its watchers, so the name is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct InterestNumber(u32);
+
+/// What a session asks of one partition. Both halves of a session keep it for every partition: packed, it
+/// has no padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, packed(4))]
 pub struct Wanted {
     /// The first offset to send.
     pub fetch_offset: Offset,
     /// The most bytes of records to send of it, but for a first batch that is larger.
-    pub max_bytes: usize,
+    pub max_bytes: u32,
     /// The leader epoch that the client knows, or `Epoch::NONE`.
     pub current_leader_epoch: Epoch,
     /// The epoch of the last record that the client has, or `Epoch::NONE`.
@@ -96,13 +104,26 @@ pub enum Scope {
     News,
 }
 
-/// One partition of an interest, with what the session has been told of it.
-#[derive(Debug)]
+/// One partition of an interest, with what the session has been told of it: the high watermark and the log
+/// start, or `UNTOLD`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, packed(4))]
 struct Watched {
     partition: TopicIdPartition,
     wanted: Wanted,
-    told: Option<(Offset, Offset)>,
+    told: (Offset, Offset),
     in_news: bool,
+}
+
+/// No log says this of itself without an error, and errors are told always.
+const UNTOLD: (Offset, Offset) = (Offset::NONE, Offset::NONE);
+
+impl Keyed for Watched {
+    type Key = TopicIdPartition;
+
+    fn key(&self) -> &TopicIdPartition {
+        &self.partition
+    }
 }
 
 /// One session's interest in the partitions of this core. `W` wakes the session where it waits.
@@ -112,101 +133,95 @@ struct Interest<W> {
     armed: bool,
     /// Something has happened since the last fetch: what it did not send is not all there is.
     fresh: bool,
-    slots: HashMap<TopicIdPartition, u32>,
-    watched: Vec<Option<Watched>>,
-    free: Vec<u32>,
+    watched: Slots<Watched>,
     news: VecDeque<u32>,
 }
 
 /// The interests of all sessions in the partitions of one core. Owned by that core.
 #[derive(Debug)]
 pub struct Interests<W> {
-    interests: HashMap<InterestId, Interest<W>>,
+    numbers: HashMap<InterestId, InterestNumber>,
+    interests: HashMap<InterestNumber, Interest<W>>,
+    next_number: u32,
 }
 
 impl<W> Default for Interests<W> {
     fn default() -> Interests<W> {
-        Interests { interests: HashMap::new() }
+        Interests { numbers: HashMap::new(), interests: HashMap::new(), next_number: 0 }
     }
 }
 
 impl<W> Interests<W> {
-    /// Begins an interest in nothing yet, where it has not begun.
-    pub fn open(&mut self, id: InterestId, wake: W) {
-        self.interests.entry(id).or_insert_with(|| Interest {
-            wake,
-            armed: false,
-            fresh: false,
-            slots: HashMap::new(),
-            watched: Vec::new(),
-            free: Vec::new(),
-            news: VecDeque::new(),
-        });
+    /// Begins an interest in nothing yet, where it has not begun; `partitions` is how many it will soon have.
+    pub fn open(&mut self, id: InterestId, wake: W, partitions: usize) {
+        if self.numbers.contains_key(&id) {
+            return;
+        }
+        let number = self.unused_number();
+        self.numbers.insert(id, number);
+        let mut watched = Slots::default();
+        watched.reserve_exact(partitions);
+        let interest = Interest { wake, armed: false, fresh: false, watched, news: VecDeque::new() };
+        self.interests.insert(number, interest);
     }
 
     /// Ends an interest. The watchers returned are to be taken off their partitions.
     pub fn close(&mut self, id: InterestId) -> Vec<(TopicIdPartition, Watcher)> {
-        let Some(interest) = self.interests.remove(&id) else { return Vec::new() };
-        let watcher = |slot| Watcher { interest: id, slot };
-        interest.slots.into_iter().map(|(partition, slot)| (partition, watcher(slot))).collect()
+        let Some(number) = self.numbers.remove(&id) else { return Vec::new() };
+        let Some(closed) = self.interests.remove(&number) else { return Vec::new() };
+        let watcher = |slot| Watcher { interest: number, slot };
+        closed.watched.iter().map(|(slot, watched)| (watched.partition, watcher(slot))).collect()
     }
 
     /// Adds a partition, or changes what is wanted of it; either way it is looked at by the next fetch.
     /// Returns the watcher to put on the partition where it is new. `None` too for a closed interest.
     pub fn upsert(&mut self, id: InterestId, partition: TopicIdPartition, wanted: Wanted) -> Option<Watcher> {
-        let interest = self.get_mut(id)?;
-        if let Some(&slot) = interest.slots.get(&partition) {
-            if let Some(watched) = interest.watched[slot as usize].as_mut() {
+        let (number, interest) = self.get_mut(id)?;
+        if let Some(slot) = interest.watched.find(&partition) {
+            if let Some(watched) = interest.watched.get_mut(slot) {
                 watched.wanted = wanted;
             }
             interest.queue(slot);
             return None;
         }
-        let watched = Watched { partition, wanted, told: None, in_news: false };
-        let slot = interest.free.pop().unwrap_or_else(|| {
-            interest.watched.push(None);
-            interest.watched.len() as u32 - 1
-        });
-        interest.watched[slot as usize] = Some(watched);
-        interest.slots.insert(partition, slot);
+        let slot = interest.watched.insert(Watched { partition, wanted, told: UNTOLD, in_news: false });
         interest.queue(slot);
-        Some(Watcher { interest: id, slot })
+        Some(Watcher { interest: number, slot })
     }
 
     /// Drops a partition from an interest. The watcher returned is to be taken off the partition.
     pub fn forget(&mut self, id: InterestId, partition: TopicIdPartition) -> Option<Watcher> {
-        let interest = self.get_mut(id)?;
-        let slot = interest.slots.remove(&partition)?;
-        let forgotten = interest.watched[slot as usize].take();
-        if forgotten.is_none_or(|watched| !watched.in_news) {
-            interest.free.push(slot);
+        let (number, interest) = self.get_mut(id)?;
+        let slot = interest.watched.find(&partition)?;
+        if interest.watched.remove(slot).is_none_or(|watched| !watched.in_news) {
+            interest.watched.release(slot);
         }
-        Some(Watcher { interest: id, slot })
+        Some(Watcher { interest: number, slot })
     }
 
     /// Who wants a partition: the watchers to put on it when it comes to this core.
     pub fn watchers_of(&self, partition: TopicIdPartition) -> Vec<Watcher> {
         let wants = self.interests.iter();
         wants
-            .filter_map(|(id, interest)| Some((*id, *interest.slots.get(&partition)?)))
+            .filter_map(|(number, interest)| Some((*number, interest.watched.find(&partition)?)))
             .map(|(interest, slot)| Watcher { interest, slot })
             .collect()
     }
 
     /// Takes back an answer that did not fit the response: the session has not been told.
     pub fn requeue(&mut self, id: InterestId, partition: TopicIdPartition) {
-        let Some(interest) = self.get_mut(id) else { return };
-        let Some(&slot) = interest.slots.get(&partition) else { return };
-        if let Some(watched) = interest.watched[slot as usize].as_mut() {
-            watched.told = None;
+        let Some((_, interest)) = self.get_mut(id) else { return };
+        let Some(slot) = interest.watched.find(&partition) else { return };
+        if let Some(watched) = interest.watched.get_mut(slot) {
+            watched.told = UNTOLD;
         }
         interest.queue(slot);
     }
 
     /// The partition that `watcher` is on has news. Returns the wake-up of a session that waits.
     pub fn has_news(&mut self, watcher: Watcher) -> Option<&W> {
-        let interest = self.get_mut(watcher.interest)?;
-        interest.watched.get(watcher.slot as usize)?.as_ref()?;
+        let interest = self.interests.get_mut(&watcher.interest)?;
+        interest.watched.get(watcher.slot)?;
         interest.queue(watcher.slot);
         interest.fresh = true;
         if std::mem::take(&mut interest.armed) { Some(&interest.wake) } else { None }
@@ -215,7 +230,7 @@ impl<W> Interests<W> {
     /// From now on news wakes the session, once. False where something has happened since the last fetch, or
     /// there is no such interest. What the last fetch found and had to leave is no news.
     pub fn arm(&mut self, id: InterestId) -> bool {
-        let Some(interest) = self.get_mut(id) else { return false };
+        let Some((_, interest)) = self.get_mut(id) else { return false };
         interest.armed = !interest.fresh;
         interest.armed
     }
@@ -229,7 +244,7 @@ impl<W> Interests<W> {
         max_bytes: usize,
         mut read: impl FnMut(TopicIdPartition, &Wanted, usize, FirstBatch) -> FetchedPartition,
     ) -> Vec<FetchedPartition> {
-        let Some(interest) = self.get_mut(id) else { return Vec::new() };
+        let Some((_, interest)) = self.get_mut(id) else { return Vec::new() };
         interest.armed = false;
         interest.fresh = false;
         if scope == Scope::All {
@@ -243,11 +258,11 @@ impl<W> Interests<W> {
                 break;
             }
             let Some(slot) = interest.news.pop_front() else { break };
-            let Some(watched) = interest.watched[slot as usize].as_mut() else {
-                interest.free.push(slot);
+            let Some(watched) = interest.watched.get_mut(slot) else {
+                interest.watched.release(slot);
                 continue;
             };
-            let limit = left.min(watched.wanted.max_bytes);
+            let limit = left.min(watched.wanted.max_bytes as usize);
             let found = read(watched.partition, &watched.wanted, limit, first);
             watched.in_news = false;
             if !found.records.is_empty() {
@@ -265,8 +280,19 @@ impl<W> Interests<W> {
         fetched
     }
 
-    fn get_mut(&mut self, id: InterestId) -> Option<&mut Interest<W>> {
-        self.interests.get_mut(&id)
+    fn get_mut(&mut self, id: InterestId) -> Option<(InterestNumber, &mut Interest<W>)> {
+        let number = *self.numbers.get(&id)?;
+        Some((number, self.interests.get_mut(&number)?))
+    }
+
+    fn unused_number(&mut self) -> InterestNumber {
+        loop {
+            self.next_number = self.next_number.wrapping_add(1);
+            let number = InterestNumber(self.next_number);
+            if !self.interests.contains_key(&number) {
+                return number;
+            }
+        }
     }
 }
 
@@ -281,7 +307,7 @@ pub enum FirstBatch {
 
 impl<W> Interest<W> {
     fn queue(&mut self, slot: u32) {
-        if let Some(watched) = self.watched[slot as usize].as_mut()
+        if let Some(watched) = self.watched.get_mut(slot)
             && !std::mem::replace(&mut watched.in_news, true)
         {
             self.news.push_back(slot);
@@ -289,27 +315,25 @@ impl<W> Interest<W> {
     }
 
     fn queue_all(&mut self) {
-        let forgotten = self.news.drain(..).filter(|slot| self.watched[*slot as usize].is_none());
-        self.free.extend(forgotten);
-        for (slot, watched) in self.watched.iter_mut().enumerate() {
-            if let Some(watched) = watched {
-                watched.in_news = true;
-                self.news.push_back(slot as u32);
+        for slot in std::mem::take(&mut self.news) {
+            match self.watched.get_mut(slot) {
+                Some(watched) => watched.in_news = false,
+                None => self.watched.release(slot),
             }
         }
+        self.news.reserve_exact(self.watched.len());
+        (0..self.watched.slots()).for_each(|slot| self.queue(slot));
     }
 
     /// True where the session does not know this yet.
     fn tells(&self, slot: u32, found: &FetchedPartition) -> bool {
-        let known = self.watched[slot as usize].as_ref().and_then(|watched| watched.told);
-        !found.records.is_empty()
-            || found.is_urgent()
-            || known != Some((found.high_watermark, found.log_start))
+        let known = self.watched.get(slot).map_or(UNTOLD, |watched| watched.told);
+        !found.records.is_empty() || found.is_urgent() || known != (found.high_watermark, found.log_start)
     }
 
     fn told(&mut self, slot: u32, found: &FetchedPartition) {
-        if let Some(watched) = self.watched[slot as usize].as_mut() {
-            watched.told = Some((found.high_watermark, found.log_start));
+        if let Some(watched) = self.watched.get_mut(slot) {
+            watched.told = (found.high_watermark, found.log_start);
         }
     }
 }
@@ -432,12 +456,18 @@ mod tests {
     }
 
     #[test]
+    fn a_partition_of_a_session_takes_few_bytes() {
+        assert_eq!(size_of::<Option<Watched>>(), 60);
+        assert_eq!(size_of::<Watcher>(), 8);
+    }
+
+    #[test]
     fn a_closed_interest_is_never_found_again() {
         let mut world = World::with(1);
         let closed = world.id;
         let watchers = world.interests.close(closed);
         assert_eq!(watchers.len(), 1);
-        world.interests.open(InterestId(2), "other");
+        world.interests.open(InterestId(2), "other", 0);
         assert_eq!(world.interests.has_news(watchers[0].1), None);
         assert_eq!(world.fetch(Scope::All, 100), [0; 0]);
     }
@@ -456,7 +486,7 @@ mod tests {
         fn with(partitions: i32) -> World {
             let mut interests = Interests::default();
             let id = InterestId(1);
-            interests.open(id, "wake");
+            interests.open(id, "wake", 0);
             let (topic, ends) = (TopicId::random(), vec![0; partitions as usize]);
             let mut world = World { topic, interests, id, ends, watchers: Vec::new(), reads: 0 };
             for partition in 0..partitions {

@@ -34,6 +34,7 @@ pub mod router;
 pub mod rules;
 pub mod scatter;
 pub mod sessions;
+pub mod slots;
 pub mod topic_changes;
 pub mod unopened;
 

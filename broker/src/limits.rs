@@ -46,6 +46,11 @@ pub const COORDINATOR_BATCH_BYTES: usize = 64 * 1024 * 1024;
 /// Changes of topics that a core remembers; a fetch session that was away for more looks up all it names.
 pub const TOPIC_CHANGES: usize = 4096;
 
+/// Partitions that all fetch sessions of one core's connections name: about 120 bytes each, up to 200 where a
+/// topic has only one of them. A session that would exceed it ends, and its client names its partitions with
+/// each request.
+pub const FETCH_SESSION_PARTITIONS_PER_CORE: usize = 500_000;
+
 /// Tasks of mirrors that wait for a core to start them.
 pub const MIRROR_TASKS: usize = 1024;
 

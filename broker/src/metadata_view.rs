@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use tarn_image::{Binding, BrokerRegistration, MetadataImage, TopicImage};
-use tarn_record::{BrokerId, Epoch, TopicId, TopicIdPartition};
+use tarn_record::{BrokerId, Epoch, PartitionIndex, TopicId, TopicIdPartition};
 use tarn_wire::ErrorCode;
 
-use crate::named::{Named, TopicKey};
+use crate::named::TopicKey;
 
 /// One image of the metadata, as one broker reads it.
 #[derive(Clone, Debug)]
@@ -64,10 +64,10 @@ impl MetadataView {
     }
 
     /// The partition that a name stands for.
-    pub fn find(&self, (key, index): &Named) -> Option<TopicIdPartition> {
+    pub fn find(&self, key: &TopicKey, index: PartitionIndex) -> Option<TopicIdPartition> {
         let topic = self.topic(key)?;
-        let partition = TopicIdPartition { topic_id: topic.id, partition: *index };
-        topic.partitions.contains_key(index).then_some(partition)
+        let partition = TopicIdPartition { topic_id: topic.id, partition: index };
+        topic.partitions.contains_key(&index).then_some(partition)
     }
 
     /// The partition's leader and its epoch; the leader may be `BrokerId::NONE`.

@@ -5,15 +5,17 @@
 //! partitions costs nothing per fetch.
 //!
 //! Invariants:
+//! * all partitions of a name stand for partitions of one topic, or for nothing;
 //! * `missing` holds exactly the named partitions that stand for nothing;
-//! * `keys` knows the topics that named partitions stand for, each by its name, and no others.
+//! * `called` knows the topics that names stand for, where that is not the id itself.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use tarn_record::{PartitionIndex, TopicId, TopicIdPartition};
-use tarn_wire::Str;
 
 use crate::interest::Wanted;
+use crate::slots::{Keyed, Slots};
 use crate::topic_changes::{TopicChange, TopicChanges};
 
 /// How a request, and so its session, names topics.
@@ -29,18 +31,15 @@ pub enum TopicNaming {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TopicKey {
     /// By the topic's name.
-    Name(Str),
+    Name(Arc<str>),
     /// By the topic's id.
     Id(TopicId),
 }
 
-/// A partition as a session names it.
-pub type Named = (TopicKey, PartitionIndex);
-
 /// A partition that a session names, and what is wanted of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lookup {
-    /// What the name stood for when it was last looked up.
+    /// What the name stands for.
     pub found: Option<TopicIdPartition>,
     /// What is wanted of it.
     pub wanted: Wanted,
@@ -58,18 +57,56 @@ pub struct Moved {
 /// See the module.
 #[derive(Debug)]
 pub struct NamedPartitions {
-    partitions: BTreeMap<Named, Lookup>,
-    missing: BTreeSet<Named>,
-    keys: HashMap<TopicId, TopicKey>,
+    topics: Slots<NamedTopic>,
+    partitions: Slots<NamedPartition>,
+    missing: BTreeSet<u32>,
+    called: HashMap<TopicId, u32>,
     /// The topic changes up to this number are taken into account.
     read_up_to: u64,
+}
+
+/// A topic as the session names it, and what that stands for; `TopicId::ZERO` for nothing.
+#[derive(Debug)]
+struct NamedTopic {
+    key: TopicKey,
+    stands_for: TopicId,
+    partitions: u32,
+}
+
+/// A partition that the session names: the slot of its topic, and its index.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, packed(4))]
+struct NamedPartition {
+    key: (u32, PartitionIndex),
+    wanted: Wanted,
+}
+
+impl Keyed for NamedTopic {
+    type Key = TopicKey;
+
+    fn key(&self) -> &TopicKey {
+        &self.key
+    }
+}
+
+impl Keyed for NamedPartition {
+    type Key = (u32, PartitionIndex);
+
+    fn key(&self) -> &(u32, PartitionIndex) {
+        &self.key
+    }
 }
 
 impl NamedPartitions {
     /// Nothing yet; what it will name is looked up with the changes up to this number in force.
     pub fn new(read_up_to: u64) -> NamedPartitions {
-        let (partitions, missing, keys) = (BTreeMap::new(), BTreeSet::new(), HashMap::new());
-        NamedPartitions { partitions, missing, keys, read_up_to }
+        let (topics, partitions) = (Slots::default(), Slots::default());
+        NamedPartitions { topics, partitions, missing: BTreeSet::new(), called: HashMap::new(), read_up_to }
+    }
+
+    /// How many partitions are named.
+    pub fn len(&self) -> usize {
+        self.partitions.len()
     }
 
     /// True where nothing is named.
@@ -77,22 +114,70 @@ impl NamedPartitions {
         self.partitions.is_empty()
     }
 
-    /// Names a partition, or says anew what is wanted of it. Returns what the name stood for before, where
-    /// that is something else.
-    pub fn want(&mut self, named: Named, lookup: Lookup) -> Option<TopicIdPartition> {
-        self.note(&named, lookup.found);
-        let before = self.partitions.insert(named.clone(), lookup).and_then(|before| before.found);
-        let gone = before.filter(|before| lookup.found != Some(*before))?;
-        self.let_go(&named.0, gone.topic_id);
-        Some(gone)
+    /// Makes room for so many more partitions, and no more than that.
+    pub fn reserve_exact(&mut self, partitions: usize) {
+        self.partitions.reserve_exact(partitions);
+    }
+
+    /// Names a partition, or says anew what is wanted of it. What other names stand for must have been looked
+    /// up again in the same metadata. Returns what the name stood for where it stands for nothing now.
+    pub fn want(
+        &mut self,
+        key: &TopicKey,
+        index: PartitionIndex,
+        lookup: Lookup,
+    ) -> Option<TopicIdPartition> {
+        let topic = self.topics.find(key).unwrap_or_else(|| {
+            let (key, stands_for) = (key.clone(), TopicId::ZERO);
+            self.topics.insert(NamedTopic { key, stands_for, partitions: 0 })
+        });
+        if let Some(found) = lookup.found {
+            self.stand_for(topic, found.topic_id);
+        }
+        let named = NamedPartition { key: (topic, index), wanted: lookup.wanted };
+        let (slot, before) = match self.partitions.find(named.key()) {
+            Some(slot) => {
+                let before = self.found(slot);
+                if let Some(known) = self.partitions.get_mut(slot) {
+                    *known = named;
+                }
+                (slot, before)
+            }
+            None => {
+                if let Some(topic) = self.topics.get_mut(topic) {
+                    topic.partitions += 1;
+                }
+                (self.partitions.insert(named), None)
+            }
+        };
+        match lookup.found {
+            Some(_) => {
+                self.missing.remove(&slot);
+                None
+            }
+            None => {
+                self.missing.insert(slot);
+                before
+            }
+        }
     }
 
     /// Forgets a partition. Returns what its name stood for.
-    pub fn forget(&mut self, named: &Named) -> Option<TopicIdPartition> {
-        self.missing.remove(named);
-        let found = self.partitions.remove(named)?.found?;
-        self.let_go(&named.0, found.topic_id);
-        Some(found)
+    pub fn forget(&mut self, key: &TopicKey, index: PartitionIndex) -> Option<TopicIdPartition> {
+        let topic = self.topics.find(key)?;
+        let slot = self.partitions.find(&(topic, index))?;
+        let found = self.found(slot);
+        self.partitions.remove(slot);
+        self.partitions.release(slot);
+        self.missing.remove(&slot);
+        let left = self.topics.get_mut(topic)?;
+        left.partitions -= 1;
+        if left.partitions == 0 {
+            self.stand_for(topic, TopicId::ZERO);
+            self.topics.remove(topic);
+            self.topics.release(topic);
+        }
+        found
     }
 
     /// Looks up again the partitions of topics that have changed; all of them where what changed is no
@@ -100,78 +185,101 @@ impl NamedPartitions {
     pub fn look_up_again(
         &mut self,
         changes: &TopicChanges,
-        mut look_up: impl FnMut(&Named) -> Option<TopicIdPartition>,
+        mut look_up: impl FnMut(&TopicKey, PartitionIndex) -> Option<TopicIdPartition>,
     ) -> Moved {
-        let concerned: Vec<Named> = match changes.since(self.read_up_to) {
-            None => self.partitions.keys().cloned().collect(),
-            Some(unread) => {
-                let topics: BTreeSet<TopicKey> = unread.flat_map(keys_of).collect();
-                topics.iter().flat_map(|key| self.of_topic(key)).cloned().collect()
-            }
+        let concerned: BTreeSet<u32> = match changes.since(self.read_up_to) {
+            None => self.topics.iter().map(|(topic, _)| topic).collect(),
+            Some(unread) => unread.flat_map(keys_of).filter_map(|key| self.topics.find(&key)).collect(),
         };
         self.read_up_to = changes.next();
         let mut moved = Moved::default();
-        let mut left = BTreeSet::new();
-        for named in concerned {
-            let found = look_up(&named);
-            self.note(&named, found);
-            let Some(lookup) = self.partitions.get_mut(&named) else { continue };
-            if lookup.found == found {
-                continue;
+        if concerned.is_empty() {
+            return moved;
+        }
+        let mut stand_for: HashMap<u32, TopicId> =
+            concerned.iter().map(|one| (*one, TopicId::ZERO)).collect();
+        let of_them = |named: &NamedPartition| concerned.contains(&named.key().0);
+        let again: Vec<(u32, NamedPartition)> = self
+            .partitions
+            .iter()
+            .filter(|(_, named)| of_them(named))
+            .map(|(slot, one)| (slot, *one))
+            .collect();
+        for (slot, named) in again {
+            let (topic, index) = named.key;
+            let before = self.found(slot);
+            let found = self.topics.get(topic).and_then(|topic| look_up(&topic.key, index));
+            if let Some(found) = found {
+                stand_for.insert(topic, found.topic_id);
+                self.missing.remove(&slot);
+            } else {
+                self.missing.insert(slot);
             }
-            moved.come.extend(found.map(|partition| (partition, lookup.wanted)));
-            if let Some(gone) = std::mem::replace(&mut lookup.found, found) {
-                moved.gone.push(gone);
-                left.insert((named.0, gone.topic_id));
+            if before != found {
+                moved.gone.extend(before);
+                moved.come.extend(found.map(|partition| (partition, named.wanted)));
             }
         }
-        left.iter().for_each(|(key, topic)| self.let_go(key, *topic));
+        // Last: what a partition stood for before is told by what its topic stood for.
+        stand_for.into_iter().for_each(|(topic, id)| self.stand_for(topic, id));
         moved
     }
 
+    /// True where a named partition stands for nothing.
+    pub fn has_missing(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
     /// The named partitions that stand for nothing.
-    pub fn missing(&self) -> &BTreeSet<Named> {
-        &self.missing
+    pub fn missing(&self) -> impl Iterator<Item = (&TopicKey, PartitionIndex)> {
+        self.missing.iter().filter_map(|slot| self.name_of(*slot))
     }
 
-    /// How the session names a topic that one of its partitions stands for.
+    /// How the session names a topic that one of its names stands for.
     pub fn key_of(&self, topic: TopicId) -> Option<&TopicKey> {
-        self.keys.get(&topic)
+        let slot = self.called.get(&topic).copied().or_else(|| self.topics.find(&TopicKey::Id(topic)))?;
+        let named = self.topics.get(slot)?;
+        (named.stands_for == topic).then_some(&named.key)
     }
 
-    fn of_topic<'a>(&'a self, key: &'a TopicKey) -> impl Iterator<Item = &'a Named> {
-        let from = (key.clone(), PartitionIndex(i32::MIN));
-        self.partitions.range(from..).map(|(named, _)| named).take_while(move |named| named.0 == *key)
+    fn name_of(&self, slot: u32) -> Option<(&TopicKey, PartitionIndex)> {
+        let (topic, index) = self.partitions.get(slot)?.key;
+        Some((&self.topics.get(topic)?.key, index))
     }
 
-    /// Forgets how a topic is called once no partition of that name stands for it any more.
-    fn let_go(&mut self, key: &TopicKey, topic: TopicId) {
-        let stands_for = |named| self.partitions.get(named).and_then(|lookup| lookup.found);
-        if !self.of_topic(key).filter_map(stands_for).any(|found| found.topic_id == topic) {
-            self.keys.remove(&topic);
+    /// What a named partition stands for.
+    fn found(&self, slot: u32) -> Option<TopicIdPartition> {
+        if self.missing.contains(&slot) {
+            return None;
         }
+        let (topic, partition) = self.partitions.get(slot)?.key;
+        Some(TopicIdPartition { topic_id: self.topics.get(topic)?.stands_for, partition })
     }
 
-    fn note(&mut self, named: &Named, found: Option<TopicIdPartition>) {
-        match found {
-            Some(found) => {
-                self.missing.remove(named);
-                self.keys.entry(found.topic_id).or_insert_with(|| named.0.clone());
-            }
-            None => drop(self.missing.insert(named.clone())),
+    fn stand_for(&mut self, slot: u32, id: TopicId) {
+        let Some(topic) = self.topics.get_mut(slot) else { return };
+        let before = std::mem::replace(&mut topic.stands_for, id);
+        if before == id || topic.key == TopicKey::Id(id) {
+            return;
+        }
+        if self.called.get(&before) == Some(&slot) {
+            self.called.remove(&before);
+        }
+        if !id.is_zero() {
+            self.called.insert(id, slot);
         }
     }
 }
 
 fn keys_of(change: &TopicChange) -> [TopicKey; 2] {
-    [TopicKey::Name((&*change.name).into()), TopicKey::Id(change.id)]
+    [TopicKey::Name(change.name.clone()), TopicKey::Id(change.id)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::sync::Arc;
+    use std::collections::BTreeMap;
     use tarn_image::{MetadataDelta, MetadataImage};
     use tarn_record::{Epoch, Offset};
 
@@ -187,7 +295,7 @@ mod tests {
         world.delete(7);
         let changed = world.look_up_again(&mut named);
         assert_eq!((changed.gone.len(), world.looked_up), (100, 100), "those of one topic");
-        assert_eq!(named.missing().len(), 100);
+        assert_eq!(named.missing().count(), 100);
     }
 
     #[test]
@@ -203,7 +311,7 @@ mod tests {
         assert_eq!(moved.gone, [partition(before, 0)]);
         assert_eq!(moved.come, [(partition(after, 0), WANTED)]);
         assert_eq!((named.key_of(before), named.key_of(after)), (None, Some(&key(0))));
-        assert_eq!(named.forget(&(key(0), PartitionIndex(0))), Some(partition(after, 0)));
+        assert_eq!(named.forget(&key(0), PartitionIndex(0)), Some(partition(after, 0)));
         assert!(named.is_empty() && named.key_of(after).is_none());
     }
 
@@ -223,10 +331,71 @@ mod tests {
             }
             world.look_up_again(&mut named);
             let all = world.session(4, 3);
-            prop_assert_eq!(named.partitions, all.partitions);
-            prop_assert_eq!(named.missing, all.missing);
-            prop_assert_eq!(named.keys, all.keys);
+            prop_assert_eq!(content(&named), content(&all));
+            for (id, _) in world.topics.values() {
+                prop_assert_eq!(named.key_of(*id), all.key_of(*id));
+            }
         }
+
+        /// Whatever is named and forgotten, with topics coming and going: each name stands for what it is.
+        #[test]
+        fn what_is_named_stands_for_what_is_there(
+            steps in prop::collection::vec((0u8..5, 0i32..3, 0i32..3), 0..80)
+        ) {
+            let mut world = World::default();
+            let mut named = NamedPartitions::new(0);
+            let mut model: BTreeMap<(i32, i32), Option<TopicIdPartition>> = BTreeMap::new();
+            for (what, topic, index) in steps {
+                match what {
+                    0 => world.make(topic, 2),
+                    1 => world.delete(topic),
+                    _ => {}
+                }
+                let moved = world.look_up_again(&mut named);
+                let found = |topic, index| world.find(topic, index);
+                let after: BTreeMap<_, _> = model.keys().map(|at| (*at, found(at.0, at.1))).collect();
+                let changed = || model.iter().filter(|(at, before)| after[at] != **before);
+                let (gone, come): (BTreeSet<_>, BTreeSet<_>) = (
+                    changed().filter_map(|(_, before)| *before).collect(),
+                    changed().filter_map(|(at, _)| after[at]).collect(),
+                );
+                prop_assert_eq!(moved.gone.into_iter().collect::<BTreeSet<_>>(), gone);
+                prop_assert_eq!(moved.come.into_iter().map(|(one, _)| one).collect::<BTreeSet<_>>(), come);
+                model = after;
+                let at = PartitionIndex(index);
+                if what == 2 {
+                    let forgotten = model.remove(&(topic, index)).flatten();
+                    prop_assert_eq!(named.forget(&key(topic), at), forgotten);
+                } else if what > 2 {
+                    let lookup = Lookup { found: world.find(topic, index), wanted: WANTED };
+                    prop_assert_eq!(named.want(&key(topic), at, lookup), None);
+                    model.insert((topic, index), lookup.found);
+                }
+                let expected: Vec<_> =
+                    model.iter().map(|((topic, index), found)| (key(*topic), *index, *found)).collect();
+                prop_assert_eq!(content(&named), expected);
+                prop_assert_eq!(named.len(), model.len());
+                for found in model.values().flatten() {
+                    prop_assert!(named.key_of(found.topic_id).is_some());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_partition_of_a_session_takes_few_bytes() {
+        assert_eq!(size_of::<Option<NamedPartition>>(), 32);
+    }
+
+    /// Each named partition and what it stands for.
+    fn content(named: &NamedPartitions) -> Vec<(TopicKey, i32, Option<TopicIdPartition>)> {
+        let of = |(slot, _): (u32, &NamedPartition)| {
+            let (key, index) = named.name_of(slot).expect("it is named");
+            (key.clone(), index.0, named.found(slot))
+        };
+        let mut content: Vec<_> = named.partitions.iter().map(of).collect();
+        content.sort();
+        content
     }
 
     /// Topics by number, each with its id and how many partitions it has.
@@ -263,7 +432,7 @@ mod tests {
             let mut session = NamedPartitions::new(self.changes.next());
             for (topic, index) in (0..topics).flat_map(|topic| (0..partitions).map(move |p| (topic, p))) {
                 let found = self.find(topic, index);
-                session.want((key(topic), PartitionIndex(index)), Lookup { found, wanted: WANTED });
+                session.want(&key(topic), PartitionIndex(index), Lookup { found, wanted: WANTED });
             }
             session
         }
@@ -271,7 +440,7 @@ mod tests {
         fn look_up_again(&mut self, named: &mut NamedPartitions) -> Moved {
             self.looked_up = 0;
             let mut looked_up = 0;
-            let moved = named.look_up_again(&self.changes, |(key, index)| {
+            let moved = named.look_up_again(&self.changes, |key, index| {
                 looked_up += 1;
                 let TopicKey::Name(name) = key else { return None };
                 self.find(name.parse().ok()?, index.0)
@@ -302,6 +471,6 @@ mod tests {
     }
 
     fn key(topic: i32) -> TopicKey {
-        TopicKey::Name(topic.to_string().as_str().into())
+        TopicKey::Name(name(topic))
     }
 }

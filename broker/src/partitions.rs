@@ -202,7 +202,7 @@ impl Partitions {
     /// Reads for a fetch session, and keeps what it wants; `absence` says why a partition is not here.
     pub fn fetch(&mut self, read: FetchRead, absence: impl Fn(TopicIdPartition) -> ErrorCode) {
         let interest = read.interest;
-        self.interests.open(interest, read.wake);
+        self.interests.open(interest, read.wake, read.upserts.len());
         for partition in read.forgets {
             if let (Some(watcher), Some(replica)) =
                 (self.interests.forget(interest, partition), self.replicas.get_mut(&partition))

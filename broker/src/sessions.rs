@@ -8,7 +8,8 @@
 //! Invariants:
 //! * an id is positive and not in use when it is given out;
 //! * a session's epoch goes 1, 2, …, `i32::MAX`, 1, …: a request with any other is refused;
-//! * the cache never holds more than its limit; a session is evicted only after two minutes unused.
+//! * the cache never holds more sessions than its limit, nor sessions with more partitions than theirs; a
+//!   session is evicted only after two minutes unused.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -51,13 +52,25 @@ pub struct Session {
     /// What was found and did not fit the last response.
     pub requeue: Vec<TopicIdPartition>,
     last_used_ms: u64,
+    /// The partitions that the cache counts for it.
+    counted: usize,
+}
+
+/// What a cache holds at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// Sessions.
+    pub sessions: usize,
+    /// Partitions of all sessions together.
+    pub partitions: usize,
 }
 
 /// The sessions of the connections of one core.
 #[derive(Debug)]
 pub struct Sessions {
     core: CoreId,
-    limit: usize,
+    limits: SessionLimits,
+    partitions: usize,
     next_serial: u32,
     sessions: HashMap<i32, Session>,
     by_use: BTreeSet<(u64, i32)>,
@@ -77,16 +90,17 @@ impl Session {
             wake: Flag::default(),
             requeue: Vec::new(),
             last_used_ms: 0,
+            counted: 0,
         }
     }
 }
 
 impl Sessions {
-    /// Room for `limit` sessions of the connections of `core`.
-    pub fn new(core: CoreId, limit: usize) -> Sessions {
+    /// Room for the sessions of the connections of `core`.
+    pub fn new(core: CoreId, limits: SessionLimits) -> Sessions {
         let next_serial = fastrand::u32(..) & ((1 << SERIAL_BITS) - 1);
         let (sessions, by_use, in_hand) = (HashMap::new(), BTreeSet::new(), BTreeSet::new());
-        Sessions { core, limit, next_serial, sessions, by_use, in_hand }
+        Sessions { core, limits, partitions: 0, next_serial, sessions, by_use, in_hand }
     }
 
     /// How many sessions there are, those in a request's hands included.
@@ -108,7 +122,7 @@ impl Sessions {
         named: NamedPartitions,
         now_ms: u64,
     ) -> Option<(Session, Option<Session>)> {
-        let evicted = if self.len() >= self.limit { Some(self.evict(now_ms)?) } else { None };
+        let evicted = if self.len() >= self.limits.sessions { Some(self.evict(now_ms)?) } else { None };
         let id = self.unused_id();
         self.in_hand.insert(id);
         Some((Session { id, ..Session::of_one_request(interest, naming, named) }, evicted))
@@ -128,10 +142,34 @@ impl Sessions {
         if session.naming != naming {
             return Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
         }
-        let mut session = self.remove(id).ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
+        let mut session = self.take_out(id).ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
         session.next_epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
         self.in_hand.insert(id);
         Ok(session)
+    }
+
+    /// How many partitions all sessions have.
+    pub fn partitions(&self) -> usize {
+        self.partitions
+    }
+
+    /// Counts the partitions of a session in a request's hands as they are now. Where they exceed the limit,
+    /// sessions that were unused for long go for it; they are returned, and their interests are to be closed.
+    /// Where that does not suffice it is no session of the cache any more, and its id is 0.
+    pub fn fit(&mut self, session: &mut Session, now_ms: u64) -> Vec<Session> {
+        self.partitions -= std::mem::replace(&mut session.counted, session.named.len());
+        let limit = self.limits.partitions;
+        let mut evicted = Vec::new();
+        while self.partitions + session.counted > limit && session.counted <= limit {
+            let Some(unused) = self.evict(now_ms) else { break };
+            evicted.push(unused);
+        }
+        if self.partitions + session.counted > limit {
+            self.in_hand.remove(&session.id);
+            (session.id, session.counted) = (0, 0);
+        }
+        self.partitions += session.counted;
+        evicted
     }
 
     /// Gives a session back after a request.
@@ -142,12 +180,19 @@ impl Sessions {
     }
 
     /// A session that was taken ends with its request.
-    pub fn ended(&mut self, id: i32) {
-        self.in_hand.remove(&id);
+    pub fn ended(&mut self, session: &Session) {
+        self.in_hand.remove(&session.id);
+        self.partitions -= session.counted;
     }
 
     /// Takes a session out for good; its interest is to be closed.
     pub fn remove(&mut self, id: i32) -> Option<Session> {
+        let session = self.take_out(id)?;
+        self.partitions -= session.counted;
+        Some(session)
+    }
+
+    fn take_out(&mut self, id: i32) -> Option<Session> {
         let session = self.sessions.remove(&id)?;
         self.by_use.remove(&(session.last_used_ms, id));
         Some(session)
@@ -173,12 +218,15 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interest::Wanted;
+    use crate::named::{Lookup, TopicKey};
+    use tarn_record::{Epoch, Offset, PartitionIndex, TopicId};
 
     const BY_ID: TopicNaming = TopicNaming::ById;
 
     #[test]
     fn a_session_is_taken_one_epoch_at_a_time() {
-        let mut sessions = Sessions::new(CoreId(3), 10);
+        let mut sessions = sessions(3, 10);
         let id = create(&mut sessions, 0);
         assert!(id > 0);
         assert_eq!(serve(&mut sessions, id, 1), Ok(2));
@@ -189,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_session_in_a_requests_hands_cannot_be_taken_again() {
-        let mut sessions = Sessions::new(CoreId(0), 1);
+        let mut sessions = sessions(0, 1);
         let id = create(&mut sessions, 0);
         let session = sessions.take(id, 1, BY_ID).expect("it is there");
         assert_eq!(sessions.take(id, 2, BY_ID).err(), Some(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
@@ -203,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_epoch_after_the_largest_is_one() {
-        let mut sessions = Sessions::new(CoreId(0), 10);
+        let mut sessions = sessions(0, 10);
         let id = create(&mut sessions, 0);
         let mut session = sessions.take(id, 1, BY_ID).expect("it is there");
         session.next_epoch = i32::MAX;
@@ -213,7 +261,7 @@ mod tests {
 
     #[test]
     fn ids_and_names_do_not_mix_in_a_session() {
-        let mut sessions = Sessions::new(CoreId(0), 10);
+        let mut sessions = sessions(0, 10);
         let id = create(&mut sessions, 0);
         assert_eq!(
             sessions.take(id, 1, TopicNaming::ByName).err(),
@@ -223,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_full_cache_gives_up_the_session_that_was_unused_longest() {
-        let mut sessions = Sessions::new(CoreId(0), 2);
+        let mut sessions = sessions(0, 2);
         let (old, young) = (create(&mut sessions, 0), create(&mut sessions, 1000));
         assert!(
             sessions.create(InterestId(0), BY_ID, NamedPartitions::new(0), EVICTION_MS - 1).is_none(),
@@ -239,10 +287,78 @@ mod tests {
     #[test]
     fn sessions_of_different_cores_have_different_ids() {
         let ids = |core| {
-            let mut sessions = Sessions::new(CoreId(core), 100);
+            let mut sessions = sessions(core, 100);
             (0..100).map(|_| create(&mut sessions, 0)).collect::<BTreeSet<_>>()
         };
         assert!(ids(0).is_disjoint(&ids(1)));
+    }
+
+    #[test]
+    fn beyond_the_partitions_that_all_may_have_a_session_ends_where_none_is_unused() {
+        let mut sessions = sessions(0, 10);
+        let (old, young) = (create(&mut sessions, 0), create(&mut sessions, 1000));
+        assert_eq!(grow(&mut sessions, old, 60, 0), (old, vec![]));
+        assert_eq!(grow(&mut sessions, young, 40, 1000), (young, vec![]), "just what there is room for");
+        assert_eq!(
+            grow(&mut sessions, young, 41, 2000),
+            (0, vec![]),
+            "one too many, and the other is in use"
+        );
+        assert_eq!((sessions.partitions(), sessions.len()), (60, 1));
+        let new = create(&mut sessions, EVICTION_MS);
+        assert_eq!(
+            grow(&mut sessions, new, 101, EVICTION_MS),
+            (0, vec![]),
+            "nobody goes for one that never fits"
+        );
+        let new = create(&mut sessions, EVICTION_MS);
+        assert_eq!(grow(&mut sessions, new, 50, EVICTION_MS), (new, vec![old]));
+        assert_eq!((sessions.partitions(), sessions.len()), (50, 1));
+        assert_eq!(
+            grow(&mut sessions, new, 7, EVICTION_MS),
+            (new, vec![]),
+            "what is forgotten counts no more"
+        );
+        assert_eq!(sessions.partitions(), 7);
+        sessions.remove(new);
+        assert_eq!(sessions.partitions(), 0);
+    }
+
+    #[test]
+    fn a_session_that_ends_with_its_request_counts_no_more() {
+        let mut sessions = sessions(0, 10);
+        let id = create(&mut sessions, 0);
+        grow(&mut sessions, id, 10, 0);
+        let session = sessions.take(id, 2, BY_ID).expect("it is there");
+        assert_eq!(sessions.partitions(), 10, "it counts in a request's hands too");
+        sessions.ended(&session);
+        assert_eq!((sessions.partitions(), sessions.len()), (0, 0));
+    }
+
+    /// A request after which a session names so many partitions: its id then, and who had to go for it.
+    fn grow(sessions: &mut Sessions, id: i32, partitions: i32, now_ms: u64) -> (i32, Vec<i32>) {
+        let epoch = sessions.sessions[&id].next_epoch;
+        let mut session = sessions.take(id, epoch, BY_ID).expect("it is there");
+        session.named = NamedPartitions::new(0);
+        let wanted = Wanted {
+            fetch_offset: Offset(0),
+            max_bytes: 1,
+            current_leader_epoch: Epoch::NONE,
+            last_fetched_epoch: Epoch::NONE,
+        };
+        for index in (0..partitions).map(PartitionIndex) {
+            session.named.want(&TopicKey::Id(TopicId::METADATA), index, Lookup { found: None, wanted });
+        }
+        let evicted = sessions.fit(&mut session, now_ms).iter().map(|evicted| evicted.id).collect();
+        let id = session.id;
+        if id != 0 {
+            sessions.give_back(session, now_ms);
+        }
+        (id, evicted)
+    }
+
+    fn sessions(core: u16, limit: usize) -> Sessions {
+        Sessions::new(CoreId(core), SessionLimits { sessions: limit, partitions: 100 })
     }
 
     fn create(sessions: &mut Sessions, now_ms: u64) -> i32 {

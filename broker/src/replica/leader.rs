@@ -330,12 +330,12 @@ impl Replica {
         if let Err(error) = self.check_epoch(wanted.current_leader_epoch) {
             return FetchedPartition::failed(self.partition, error);
         }
-        let visible = self.visible_end(isolation);
+        let (visible, fetch_offset) = (self.visible_end(isolation), wanted.fetch_offset);
         let mut fetched = FetchedPartition {
             high_watermark: self.high_watermark,
             last_stable_offset: self.last_stable_offset(),
             log_start: self.log.start(),
-            is_behind: wanted.fetch_offset < visible,
+            is_behind: fetch_offset < visible,
             ..FetchedPartition::failed(self.partition, ErrorCode::NONE)
         };
         if wanted.last_fetched_epoch != Epoch::NONE {
@@ -345,10 +345,10 @@ impl Replica {
                 Err(error) => return FetchedPartition::failed(self.partition, error),
             }
         }
-        if wanted.fetch_offset > visible && self.is_known_at_the_source(wanted.fetch_offset) {
+        if fetch_offset > visible && self.is_known_at_the_source(fetch_offset) {
             return fetched;
         }
-        match self.log.read(wanted.fetch_offset, limit, first == FirstBatch::MayBeLarger, visible) {
+        match self.log.read(fetch_offset, limit, first == FirstBatch::MayBeLarger, visible) {
             Ok(plan) => {
                 if isolation == Isolation::ReadCommitted {
                     match self.aborted(&plan, wanted) {
@@ -420,7 +420,8 @@ impl Replica {
     fn diverging(&self, wanted: &Wanted) -> Result<Option<(Epoch, Offset)>, ErrorCode> {
         let found = self.log.epochs().end_of(wanted.last_fetched_epoch, self.log.end());
         let found = found.ok_or(ErrorCode::OFFSET_OUT_OF_RANGE)?;
-        let parted = found.epoch < wanted.last_fetched_epoch || found.end < wanted.fetch_offset;
+        let (epoch, offset) = (wanted.last_fetched_epoch, wanted.fetch_offset);
+        let parted = found.epoch < epoch || found.end < offset;
         Ok(parted.then_some((found.epoch, found.end)))
     }
 

@@ -5,4 +5,5 @@ mod internal;
 mod parked;
 mod reopening;
 mod running;
+mod sessions;
 mod stopping;

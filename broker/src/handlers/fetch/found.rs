@@ -82,7 +82,6 @@ impl Found {
         if self.order.is_empty() {
             return (0..self.partitions.len()).collect();
         }
-        let named = self.order.iter().filter_map(|(_, found)| found.as_ref());
-        named.filter_map(|partition| self.places.get(partition).copied()).collect()
+        self.order.iter().filter_map(|partition| self.places.get(partition).copied()).collect()
     }
 }

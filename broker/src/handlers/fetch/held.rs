@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tarn_record::TopicIdPartition;
+use tarn_record::{PartitionIndex, TopicIdPartition};
 use tarn_runtime::CoreId;
 use tarn_wire::ErrorCode;
 
 use crate::core::Core;
 use crate::interest::{Scope, Wanted};
-use crate::named::{Lookup, Named, NamedPartitions, TopicNaming};
+use crate::named::{Lookup, NamedPartitions, TopicKey, TopicNaming};
 use crate::sessions::Session;
 
 /// What is to be told to one owning core with the next read.
@@ -84,27 +84,46 @@ impl HeldSession {
         self.session.as_mut().expect("only finish and drop take it, and they are the end")
     }
 
+    /// Makes room for the partitions that a request names.
+    pub(super) fn reserve_exact(&mut self, partitions: usize) {
+        if self.scope == Scope::All {
+            self.session_mut().named.reserve_exact(partitions);
+        }
+    }
+
     /// A partition that the request names.
-    pub(super) fn want(&mut self, named: Named, lookup: Lookup) {
-        let gone = self.session_mut().named.want(named, lookup);
+    pub(super) fn want(&mut self, key: &TopicKey, index: PartitionIndex, lookup: Lookup) {
+        let gone = self.session_mut().named.want(key, index, lookup);
         self.forgets.extend(gone);
         self.upserts.extend(lookup.found.map(|partition| (partition, lookup.wanted)));
     }
 
     /// A partition that the request forgets.
-    pub(super) fn forget(&mut self, named: &Named) {
-        let forgotten = self.session_mut().named.forget(named);
+    pub(super) fn forget(&mut self, key: &TopicKey, index: PartitionIndex) {
+        let forgotten = self.session_mut().named.forget(key, index);
         self.forgets.extend(forgotten);
     }
 
-    /// Looks up again what names stand for, where their topics have changed since the last request.
+    /// Looks up again what names stand for, where their topics have changed since the last request: before
+    /// the request's own names are taken in.
     pub(super) fn look_up_again(&mut self) {
         let core = self.core.clone();
         let view = core.view();
         let named = &mut self.session_mut().named;
-        let moved = named.look_up_again(&core.topic_changes(), |named| view.find(named));
+        let moved = named.look_up_again(&core.topic_changes(), |key, index| view.find(key, index));
         self.upserts.extend(moved.come);
         self.forgets.extend(moved.gone);
+    }
+
+    /// Where the sessions of the core would hold too many partitions with what the request added, the session
+    /// ends with the request: the client is told session id 0 and names its partitions each time.
+    pub(super) fn fit_into_cache(&mut self) {
+        let (core, session) = (self.core.clone(), self.session_mut());
+        if session.id == 0 {
+            return;
+        }
+        let evicted = core.sessions().fit(session, core.clock_ms());
+        evicted.iter().for_each(|evicted| core.close_interest_of(evicted));
     }
 
     /// What each owning core has to be told; it is told once.
@@ -133,7 +152,7 @@ impl HeldSession {
         if session.id == 0 {
             self.core.close_interest_of(&session);
         } else if session.named.is_empty() {
-            self.core.sessions().ended(session.id);
+            self.core.sessions().ended(&session);
             self.core.close_interest_of(&session);
         } else {
             self.core.sessions().give_back(session, self.core.clock_ms());

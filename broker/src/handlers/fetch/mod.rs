@@ -25,7 +25,8 @@ use crate::core::Core;
 use crate::dispatch::frame;
 use crate::envelope::{Envelope, FetchRead};
 use crate::interest::{Scope, Wanted};
-use crate::named::{Lookup, Named, TopicKey, TopicNaming};
+use crate::metadata_view::MetadataView;
+use crate::named::{Lookup, TopicKey, TopicNaming};
 use crate::replica::Isolation;
 use crate::sessions::{FINAL_EPOCH, INITIAL_EPOCH};
 
@@ -81,6 +82,7 @@ async fn serve(
     let max_wait = Duration::from_millis(request.max_wait_ms.max(0) as u64);
     let scope = held.scope();
     let order = take_over(&core, &mut held, &request);
+    held.fit_into_cache();
     let max_bytes = (request.max_bytes.max(0) as usize).min(core.node().fetch_max_bytes());
     let limits = Limits {
         // One batch is given however few bytes are asked for, so waiting for one byte always ends.
@@ -93,7 +95,7 @@ async fn serve(
     loop {
         let waited = began.elapsed();
         let named = &held.session().named;
-        let is_urgent = found.is_urgent() || !named.missing().is_empty() || named.is_empty();
+        let is_urgent = found.is_urgent() || named.has_missing() || named.is_empty();
         let enough = found.bytes() >= limits.min_bytes || is_urgent;
         if enough || waited >= max_wait || !asked {
             break;
@@ -129,44 +131,47 @@ fn isolation(request: &FetchRequest) -> Isolation {
     }
 }
 
-/// The partitions of a request in its order, with what each name stands for.
-pub(super) type Order = Vec<(Named, Option<TopicIdPartition>)>;
+/// What the partitions of a request stand for, in its order.
+pub(super) type Order = Vec<TopicIdPartition>;
 
-/// Brings the session up to the request: what is new or changed, what is forgotten.
+/// Brings the session up to the request: what has changed of its topics, what is forgotten, what is new or
+/// wanted otherwise.
 fn take_over(core: &Rc<Core>, held: &mut HeldSession, request: &FetchRequest) -> Order {
-    let naming = held.session().naming;
+    let (naming, view) = (held.session().naming, core.view());
+    held.look_up_again();
     for topic in &request.forgotten_topics_data {
-        let key = key_of(naming, &topic.topic, topic.topic_id);
-        for index in &topic.partitions {
-            held.forget(&(key.clone(), PartitionIndex(*index)));
-        }
+        let key = key_of(&view, naming, &topic.topic, topic.topic_id);
+        topic.partitions.iter().for_each(|index| held.forget(&key, PartitionIndex(*index)));
     }
-    let view = core.view();
+    held.reserve_exact(request.topics.iter().map(|topic| topic.partitions.len()).sum());
     let mut order = Vec::new();
     for topic in &request.topics {
-        let key = key_of(naming, &topic.topic, topic.topic_id);
+        let key = key_of(&view, naming, &topic.topic, topic.topic_id);
         for asked in &topic.partitions {
-            let named = (key.clone(), PartitionIndex(asked.partition));
-            let found = view.find(&named);
-            held.want(named.clone(), Lookup { found, wanted: wanted(asked) });
-            order.push((named, found));
+            let index = PartitionIndex(asked.partition);
+            let found = view.find(&key, index);
+            held.want(&key, index, Lookup { found, wanted: wanted(asked) });
+            order.extend(found);
         }
     }
-    held.look_up_again();
     order
 }
 
-fn key_of(naming: TopicNaming, name: &tarn_wire::Str, id: uuid::Uuid) -> TopicKey {
+/// How a session names a topic; the name of one that is there is shared with the metadata.
+fn key_of(view: &MetadataView, naming: TopicNaming, name: &str, id: uuid::Uuid) -> TopicKey {
     match naming {
         TopicNaming::ById => TopicKey::Id(TopicId(id)),
-        TopicNaming::ByName => TopicKey::Name(name.to_owned_str()),
+        TopicNaming::ByName => {
+            let known = view.topic_by_name(name).map(|topic| topic.name.clone());
+            TopicKey::Name(known.unwrap_or_else(|| name.into()))
+        }
     }
 }
 
 fn wanted(asked: &FetchPartition) -> Wanted {
     Wanted {
         fetch_offset: Offset(asked.fetch_offset),
-        max_bytes: asked.partition_max_bytes.max(0) as usize,
+        max_bytes: asked.partition_max_bytes.max(0) as u32,
         current_leader_epoch: Epoch(asked.current_leader_epoch),
         last_fetched_epoch: Epoch(asked.last_fetched_epoch),
     }

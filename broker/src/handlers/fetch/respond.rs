@@ -50,19 +50,23 @@ pub(super) fn response(core: &Rc<Core>, held: &HeldSession, found: Found, versio
         response.node_endpoints.clear();
     }
     for (key, index) in session.named.missing() {
-        push(&mut response, key, missing(key, *index));
+        push(&mut response, key, missing(key, index));
     }
     response
 }
 
 fn push(response: &mut FetchResponse, key: &TopicKey, data: PartitionData) {
     let (topic, topic_id) = match key {
-        TopicKey::Name(name) => (name.clone(), uuid::Uuid::nil()),
-        TopicKey::Id(id) => (Str::default(), id.0),
+        TopicKey::Name(name) => (&**name, uuid::Uuid::nil()),
+        TopicKey::Id(id) => ("", id.0),
     };
     match response.responses.last_mut() {
-        Some(last) if last.topic == topic && last.topic_id == topic_id => last.partitions.push(data),
-        _ => response.responses.push(FetchableTopicResponse { topic, topic_id, partitions: vec![data] }),
+        Some(last) if *last.topic == *topic && last.topic_id == topic_id => last.partitions.push(data),
+        _ => response.responses.push(FetchableTopicResponse {
+            topic: topic.into(),
+            topic_id,
+            partitions: vec![data],
+        }),
     }
 }
 
