@@ -12,7 +12,7 @@ use tarn_image::features::{METADATA_VERSION, METADATA_VERSION_LATEST};
 use tarn_log::Disk;
 use tarn_log::checkpoints::CheckpointError;
 use tarn_log::meta_properties::{DirectoryId, MetaProperties};
-use tarn_record::{Epoch, Offset, Timestamp};
+use tarn_record::{BrokerId, Epoch, Offset, Timestamp};
 use tarn_wire::messages::{FeatureLevelRecord, ProducerIdsRecord};
 use tarn_wire::{EncodeError, MetadataRecord};
 use thiserror::Error;
@@ -70,6 +70,32 @@ pub enum FormatError {
          the others."
     )]
     AlreadyFormatted(PathBuf),
+    /// It is formatted for another cluster.
+    #[error(
+        "Invalid cluster.id in: {file}. Expected {asked}, but read {found}: the directory belongs to cluster \
+         {found}. Format with that id to add to it, or another directory for cluster {asked}."
+    )]
+    OtherCluster {
+        /// Its `meta.properties`.
+        file: PathBuf,
+        /// The cluster to format it for.
+        asked: String,
+        /// Whose it is.
+        found: String,
+    },
+    /// It is formatted for another node.
+    #[error(
+        "Stored node id {found} doesn't match node.id {asked} in {file}: the directory belongs to node {found}. \
+         Configure that node.id, or another directory."
+    )]
+    OtherNode {
+        /// Its `meta.properties`.
+        file: PathBuf,
+        /// The node to format it for.
+        asked: BrokerId,
+        /// Whose it is.
+        found: BrokerId,
+    },
     /// The configuration names voters, so the quorum is not dynamic.
     #[error("--standalone makes a dynamic quorum, but controller.quorum.voters names a static one")]
     VotersAreStatic,
@@ -120,12 +146,20 @@ pub fn format(
         dirs.push(config.metadata_log_dir.clone());
     }
     let mut unformatted = Vec::new();
+    let mut already = None;
     for dir in dirs {
-        match (is_formatted(disk, &dir)?, options.formatted) {
-            (true, Formatted::Refuse) => return Err(FormatError::AlreadyFormatted(dir)),
-            (true, Formatted::Ignore) => {}
-            (false, _) => unformatted.push(dir),
+        match properties(disk, &dir)? {
+            // Also where it would be left as it is: the node would not start with it.
+            Some(properties) => check_owner(&dir, &properties, options)?,
+            None => {
+                unformatted.push(dir);
+                continue;
+            }
         }
+        already = already.or(Some(dir));
+    }
+    if let (Some(dir), Formatted::Refuse) = (already, options.formatted) {
+        return Err(FormatError::AlreadyFormatted(dir));
     }
     unformatted.into_iter().map(|dir| format_one(disk, options, dir, now)).collect()
 }
@@ -208,21 +242,91 @@ pub fn first_producer_id(cluster_id: &str) -> i64 {
     (range << RANGE_BITS) as i64
 }
 
-fn is_formatted(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool, FormatError> {
+/// What a directory's `meta.properties` says; `None` for one that is not formatted.
+fn properties(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Option<MetaProperties>, FormatError> {
     let path = dir.join(MetaProperties::FILE_NAME);
     if !disk.exists(&path) {
-        return Ok(false);
+        return Ok(None);
     }
     let bytes = disk.read_all(&path).map_err(|cause| FormatError::Io { path: path.clone(), cause })?;
-    match MetaProperties::read(&bytes) {
-        Ok(_) => Ok(true),
-        Err(cause) => Err(FormatError::Unreadable { path, cause }),
+    let properties = MetaProperties::read(&bytes);
+    properties.map(Some).map_err(|cause| FormatError::Unreadable { path, cause })
+}
+
+/// A directory that is formatted must be this node's, of this cluster.
+fn check_owner(
+    dir: &Path,
+    properties: &MetaProperties,
+    options: &FormatOptions<'_>,
+) -> Result<(), FormatError> {
+    let file = dir.join(MetaProperties::FILE_NAME);
+    if properties.cluster_id != options.cluster_id {
+        let (asked, found) = (options.cluster_id.to_owned(), properties.cluster_id.clone());
+        return Err(FormatError::OtherCluster { file, asked, found });
     }
+    if properties.node_id != options.config.node_id {
+        let (asked, found) = (options.config.node_id, properties.node_id);
+        return Err(FormatError::OtherNode { file, asked, found });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_of_another_cluster_or_node_is_not_taken_for_formatted() {
+        let files = tempfile::tempdir().expect("a directory");
+        assert_eq!(try_format(files.path(), 1, OURS, Formatted::Refuse).map(|dirs| dirs.len()), Ok(2));
+        let refused = |node, cluster, formatted| {
+            try_format(files.path(), node, cluster, formatted).expect_err("it is not ours")
+        };
+        for formatted in [Formatted::Refuse, Formatted::Ignore] {
+            let message = refused(1, THEIRS, formatted);
+            assert!(message.contains(OURS) && message.contains(THEIRS), "both ids: {message}");
+            let message = refused(2, OURS, formatted);
+            assert!(message.starts_with("Stored node id 1 doesn't match node.id 2"), "{message}");
+        }
+        assert!(refused(1, OURS, Formatted::Refuse).contains("is already formatted"));
+        assert_eq!(try_format(files.path(), 1, OURS, Formatted::Ignore), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn nothing_is_formatted_beside_a_directory_of_another_cluster() {
+        let files = tempfile::tempdir().expect("a directory");
+        try_format(files.path(), 1, OURS, Formatted::Refuse).expect("it is new");
+        std::fs::remove_dir_all(files.path().join("a")).expect("it is there");
+        try_format(files.path(), 1, THEIRS, Formatted::Ignore).expect_err("b is of another cluster");
+        assert!(!files.path().join("a").exists());
+        let formatted = try_format(files.path(), 1, OURS, Formatted::Ignore);
+        assert_eq!(formatted, Ok(vec![files.path().join("a")]));
+    }
+
+    const OURS: &str = "MkU3OEVBNTcwNTJENDM2Qk";
+    const THEIRS: &str = "AAU3OEVBNTcwNTJENDM2Qg";
+
+    /// Formats directories a and b; those that were, or the error's sentence.
+    fn try_format(
+        files: &Path,
+        node: i32,
+        cluster_id: &str,
+        formatted: Formatted,
+    ) -> Result<Vec<PathBuf>, String> {
+        let (a, b) = (files.join("a"), files.join("b"));
+        let text = format!(
+            "process.roles=broker,controller\nnode.id={node}\nlog.dirs={},{}\n\
+             controller.quorum.bootstrap.servers=127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n\
+             listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0\n",
+            a.display(),
+            b.display()
+        );
+        let (config, _) = ServerConfig::parse(&text).expect("the test's file is good");
+        let options = FormatOptions { cluster_id, config: &config, quorum: Quorum::Standalone, formatted };
+        let disk: Arc<dyn Disk> = Arc::new(tarn_log::RealDisk);
+        let dirs = format(&disk, &options, Timestamp(0)).map_err(|error| error.to_string())?;
+        Ok(dirs.into_iter().map(|dir| dir.path).collect())
+    }
 
     #[test]
     fn clusters_hand_out_producer_ids_that_do_not_meet() {
