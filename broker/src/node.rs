@@ -103,6 +103,6 @@ impl Node {
     pub fn storage_failed(&self, cause: &dyn Display) -> ! {
         error!(%cause, "storage failed; the process ends so that nothing is promised that cannot be kept");
         eprintln!("tarn: storage failed: {cause}");
-        std::process::exit(74)
+        std::process::exit(1)
     }
 }

@@ -34,7 +34,7 @@ where
     Main: Future<Output = Result<T, Failure>> + 'static,
     T: Send + 'static,
 {
-    probe::check().map_err(|error| Failure::Precondition(error.to_string()))?;
+    probe::check().map_err(|error| Failure::Failed(error.to_string()))?;
     let spec = CoreSpec { cpu: None, name: "tarn-tools".to_owned() };
     let core = spawn_core(spec, make).map_err(|error| Failure::Failed(error.to_string()))?;
     core.join()
@@ -107,7 +107,7 @@ impl Cluster {
     pub(crate) async fn call_mirror_api<R: Request>(&self, request: &R) -> Result<R::Response, Failure> {
         let connection = self.any().await?;
         match connection.call(request).await {
-            Err(ClientError::UnsupportedVersion { theirs: None, .. }) => Err(Failure::Precondition(format!(
+            Err(ClientError::UnsupportedVersion { theirs: None, .. }) => Err(Failure::Failed(format!(
                 "{} does not serve cluster mirroring: it is no Tarn, or an older one",
                 connection.endpoint()
             ))),

@@ -71,7 +71,7 @@ async fn compare(arguments: Arguments) -> Result<Compared, Failure> {
     let mut topics = sides.source.topics().await?;
     topics.retain(|topic| !is_never_mirrored(&topic.name) && pattern.is_match(&topic.name));
     if topics.is_empty() {
-        return Err(Failure::Precondition("no topic of the source matches".to_owned()));
+        return Err(Failure::Failed("no topic of the source matches".to_owned()));
     }
     let mut compared = Compared::default();
     for topic in topics {

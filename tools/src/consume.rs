@@ -89,10 +89,13 @@ async fn consume(arguments: Arguments) -> Result<(), Failure> {
     let cluster = Rc::new(Cluster::connect(&arguments.connect).await?);
     let (topic, partitions) = find(&cluster, &arguments).await?;
     let starts = starts(&cluster, &arguments, &partitions).await?;
-    let ends = match arguments.until_end {
-        true => Some(cluster.ends(&topic.name, &partitions, End::Latest).await?),
-        false => None,
+    let ends = match (arguments.until_end, arguments.offset) {
+        (false, None | Some(Start::Earliest | Start::Latest)) => None,
+        _ => Some(cluster.ends(&topic.name, &partitions, End::Latest).await?),
     };
+    let beyond = ends.as_ref().map(|ends| beyond_the_end(&topic.name, &starts, ends)).unwrap_or_default();
+    beyond.iter().for_each(|line| eprintln!("tarn: {line}"));
+    let ends = ends.filter(|_| arguments.until_end);
     let mut printer = Printer::new(&arguments, starts.clone());
     let mut reader = Reader::new(cluster, topic, starts);
     while !printer.is_full() {
@@ -108,19 +111,36 @@ async fn consume(arguments: Arguments) -> Result<(), Failure> {
         }
         printer.out.flush()?;
     }
-    Ok(printer.out.flush()?)
+    printer.out.flush()?;
+    match (arguments.until_end, beyond.first()) {
+        (true, Some(_)) => Err(Failure::Failed(format!(
+            "{} of {} partitions end before the offset to begin with",
+            beyond.len(),
+            partitions.len()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A line for each partition that ends before the offset at which reading it is to begin.
+fn beyond_the_end(topic: &str, starts: &BTreeMap<i32, i64>, ends: &BTreeMap<i32, i64>) -> Vec<String> {
+    let beyond = starts.iter().filter_map(|(partition, start)| {
+        let end = ends.get(partition).filter(|end| *end < start)?;
+        Some(format!("offset {start} is beyond the end of {topic}-{partition}, which is {end}"))
+    });
+    beyond.collect()
 }
 
 async fn find(cluster: &Cluster, arguments: &Arguments) -> Result<(Topic, Vec<i32>), Failure> {
     let name = &arguments.topic;
     let Some(topic) = cluster.topic(name).await? else {
-        return Err(Failure::Precondition(format!("there is no topic {name}")));
+        return Err(Failure::Failed(format!("there is no topic {name}")));
     };
     let partitions: Vec<i32> = match arguments.partition {
         None => topic.leaders.keys().copied().collect(),
         Some(partition) if topic.leaders.contains_key(&partition) => vec![partition],
         Some(partition) => {
-            return Err(Failure::Precondition(format!("{name} has no partition {partition}")));
+            return Err(Failure::Failed(format!("{name} has no partition {partition}")));
         }
     };
     Ok((topic, partitions))
@@ -231,6 +251,13 @@ fn print_headers(out: &mut impl Write, record: &RecordView<'_>) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_offset_beyond_the_end_is_told_with_the_end() {
+        let (starts, ends) =
+            (BTreeMap::from([(0, 5), (1, 5), (2, 5)]), BTreeMap::from([(0, 5), (1, 4), (2, 9)]));
+        assert_eq!(beyond_the_end("t", &starts, &ends), ["offset 5 is beyond the end of t-1, which is 4"]);
+    }
 
     #[test]
     fn reading_begins_at_an_offset_or_an_end() {

@@ -15,9 +15,6 @@ pub(crate) enum Failure {
     /// It was asked for wrongly.
     #[error("{0}")]
     Usage(String),
-    /// Something else must be done first.
-    #[error("{0}")]
-    Precondition(String),
     /// Nobody reads what the command prints any more, as after `| head`.
     #[error("nobody reads the output")]
     ReaderGone,
@@ -30,25 +27,13 @@ impl Failure {
             Failure::ReaderGone => 0,
             Failure::Failed(_) => 1,
             Failure::Usage(_) => 2,
-            Failure::Precondition(_) => 3,
         }
     }
 
     /// What a broker answered: its own words where it gave some, else those of the error code.
     pub(crate) fn answered(code: ErrorCode, message: Option<&str>) -> Failure {
         let said = message.filter(|message| !message.is_empty()).unwrap_or_else(|| code.message());
-        let sentence = format!("{said} ({})", code.name());
-        match code {
-            ErrorCode::UNKNOWN_CLUSTER_MIRROR
-            | ErrorCode::CLUSTER_MIRROR_NOT_EMPTY
-            | ErrorCode::TOPIC_ALREADY_IN_CLUSTER_MIRROR
-            | ErrorCode::TOPIC_NOT_IN_CLUSTER_MIRROR
-            | ErrorCode::MIRROR_TOPIC_BEING_STOPPED
-            | ErrorCode::MIRROR_TOPIC_NOT_STOPPED
-            | ErrorCode::INVALID_CLUSTER_MIRROR_STATE
-            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Failure::Precondition(sentence),
-            _ => Failure::Failed(sentence),
-        }
+        Failure::Failed(format!("{said} ({})", code.name()))
     }
 
     /// Fails where the answer of a broker is an error.
@@ -80,10 +65,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_mirror_is_a_precondition_and_keeps_the_words_of_the_broker() {
+    fn what_a_broker_refuses_has_failed_in_the_words_of_the_broker() {
         let code = ErrorCode::UNKNOWN_CLUSTER_MIRROR;
         let failure = Failure::check(code.0, Some("there is no mirror ghost")).unwrap_err();
-        assert_eq!(failure.exit_code(), 3);
+        assert_eq!(failure.exit_code(), 1);
         assert_eq!(failure.to_string(), "there is no mirror ghost (UNKNOWN_CLUSTER_MIRROR)");
         assert_eq!(Failure::answered(ErrorCode::REQUEST_TIMED_OUT, None).exit_code(), 1);
         assert_eq!(Failure::check(0, None), Ok(()));

@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = FormatOptions { cluster_id: &arguments.cluster_id, config: &config, quorum, formatted };
     let now = Timestamp(tarn_runtime::wall_clock_ms());
     let dirs = format(&(Arc::new(RealDisk) as _), &options, now)
-        .map_err(|error| Failure::Precondition(error.to_string()))?;
+        .map_err(|error| Failure::Failed(error.to_string()))?;
     let mut out = stdout().lock();
     if dirs.is_empty() {
         writeln!(out, "All of the log directories are already formatted.")?;

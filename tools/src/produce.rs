@@ -117,12 +117,12 @@ async fn topic_with_leaders(cluster: &Cluster, arguments: &Arguments) -> Result<
     let name = &arguments.topic;
     let Some(topic) = cluster.topic(name).await? else {
         let bootstrap = &arguments.connect.bootstrap_server[0];
-        return Err(Failure::Precondition(format!(
+        return Err(Failure::Failed(format!(
             "there is no topic {name}: `tarn topics create --bootstrap-server {bootstrap} --topic {name}` makes it"
         )));
     };
     match arguments.partition {
-        Some(partition) if !topic.leaders.contains_key(&partition) => Err(Failure::Precondition(format!(
+        Some(partition) if !topic.leaders.contains_key(&partition) => Err(Failure::Failed(format!(
             "{name} has no partition {partition}: its partitions are 0 to {}",
             topic.leaders.len().saturating_sub(1)
         ))),

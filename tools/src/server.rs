@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let signals = StopSignals::hold_back()?;
     start_logging()?;
     let (config, notices) = read_config(&arguments.config)?;
-    probe::check().map_err(|error| Failure::Precondition(error.to_string()))?;
+    probe::check().map_err(|error| Failure::Failed(error.to_string()))?;
     match machine::raise_nofile() {
         Ok(limit) => {
             info!(version = env!("CARGO_PKG_VERSION"), node = %config.node_id, open_files = limit, "starting")
@@ -111,7 +111,7 @@ fn start_failure(error: StartError, hint: &FormatHint<'_>) -> Failure {
         StartError::NotFormatted { dir } => {
             let program = std::env::args().next().unwrap_or_else(|| "tarn".to_owned());
             let command = hint.command(&program, &TopicId::random().to_string());
-            Failure::Precondition(format!(
+            Failure::Failed(format!(
                 "{} is not formatted. A new cluster begins with\n    {command}\nand a node of a cluster that \
                  is there already is formatted with that cluster's id.",
                 dir.display()

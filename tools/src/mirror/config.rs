@@ -23,7 +23,7 @@ pub(super) async fn check_same(
     let current = describe(cluster, ResourceType::CLUSTER_MIRROR, mirror).await?;
     match difference(&current, given)? {
         None => Ok(()),
-        Some(difference) => Err(Failure::Precondition(format!(
+        Some(difference) => Err(Failure::Failed(format!(
             "mirror {mirror} exists already, with another configuration: {difference}"
         ))),
     }

@@ -95,7 +95,7 @@ fn all_started(asked: &[String], answer: &StartMirrorTopicsResponse) -> Result<(
         asked.iter().map(|asked| asked.trim()).filter(|asked| is_name(asked) && !is_there(asked)).collect();
     match missing.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Precondition(format!(
+        false => Err(Failure::Failed(format!(
             "no topic to mirror is named {} at the source: one that gets the name later is mirrored then; internal \
              topics never are",
             missing.join(", ")
@@ -197,7 +197,7 @@ mod tests {
         let one = answer(&[("orders", ErrorCode::NONE)]);
         assert_eq!(all_started(&asked(&["orders", "later.*"]), &one), Ok(()));
         let missing = all_started(&asked(&["orders", "no.such.topic"]), &one).unwrap_err();
-        assert_eq!(missing.exit_code(), 3);
+        assert_eq!(missing.exit_code(), 1);
         assert!(missing.to_string().contains("no.such.topic"));
     }
 
