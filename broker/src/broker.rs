@@ -16,11 +16,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tarn_image::config::server::ServerConfig;
-use tarn_log::Descriptors;
+use tarn_log::{Descriptors, LogDir};
 use tarn_mirror::manager::{Manager, ManagerHandle};
 use tarn_quorum::Running;
 use tarn_runtime::channel::{Flag, Sender, reply};
 use tarn_runtime::{CoreHandle, machine, probe};
+use tarn_transport::{Acceptor, ConnectionLimits};
 use tracing::{info, warn};
 
 pub use error::StartError;
@@ -56,21 +57,10 @@ impl Broker {
     pub fn start(config: ServerConfig) -> Result<Broker, StartError> {
         probe::check()?;
         let config = Arc::new(config);
-        let files = machine::raise_nofile().map_err(StartError::Machine)?;
-        let descriptors = Descriptors::new(directories::descriptors_for_segments(files));
-        let (dirs, cluster_id) = directories::open_dirs(&config, &descriptors)?;
-        let layout = Layout::of(&config, &machine::available_cpus().map_err(StartError::Machine)?);
-        let limits = connection_limits(&config);
-        let acceptor = listening::bind(&config, &limits)?;
-        let addresses = acceptor.addresses().map_err(StartError::Machine)?;
-        let addresses: Vec<(String, SocketAddr)> =
-            addresses.into_iter().map(|(name, address)| (name.to_string(), address)).collect();
-
-        let (manager, manager_handle) = Manager::new(&config.mirror);
-        let published: Vec<Arc<Published>> = layout.cores.iter().map(|_| Arc::default()).collect();
-        let registration = Arc::new(Published::default());
-        let controller =
-            registration::start_controller(&config, &dirs, &published, &registration, &manager_handle)?;
+        let mut dirs = Vec::new();
+        let prepared = prepare(&config, &mut dirs).inspect_err(|_| directories::leave_as_found(&dirs))?;
+        let Prepared { cluster_id, layout, limits, acceptor, addresses, .. } = prepared;
+        let Prepared { manager, manager_handle, published, registration, controller, .. } = prepared;
         let broker_epoch =
             registration::register(&config, &dirs, &controller.handle, &addresses, &cluster_id)?;
 
@@ -130,6 +120,50 @@ impl Broker {
         }
         info!("stopped");
     }
+}
+
+/// A node that has written nothing yet but what its controller wrote when it opened its log.
+struct Prepared {
+    cluster_id: String,
+    layout: Layout,
+    limits: ConnectionLimits,
+    acceptor: Acceptor,
+    addresses: Vec<(String, SocketAddr)>,
+    manager: Manager,
+    manager_handle: ManagerHandle,
+    published: Vec<Arc<Published>>,
+    registration: Arc<Published>,
+    controller: Running,
+}
+
+/// Takes the directories, then the ports, and starts the controller.
+fn prepare(config: &Arc<ServerConfig>, dirs: &mut Vec<Arc<LogDir>>) -> Result<Prepared, StartError> {
+    let files = machine::raise_nofile().map_err(StartError::Machine)?;
+    let descriptors = Descriptors::new(directories::descriptors_for_segments(files));
+    let cluster_id = directories::open_dirs(config, &descriptors, dirs)?;
+    let layout = Layout::of(config, &machine::available_cpus().map_err(StartError::Machine)?);
+    let limits = connection_limits(config);
+    let acceptor = listening::bind(config, &limits)?;
+    let addresses = acceptor.addresses().map_err(StartError::Machine)?;
+    let addresses: Vec<(String, SocketAddr)> =
+        addresses.into_iter().map(|(name, address)| (name.to_string(), address)).collect();
+    let (manager, manager_handle) = Manager::new(&config.mirror);
+    let published: Vec<Arc<Published>> = layout.cores.iter().map(|_| Arc::default()).collect();
+    let registration = Arc::new(Published::default());
+    let controller =
+        registration::start_controller(config, dirs, &published, &registration, &manager_handle)?;
+    Ok(Prepared {
+        cluster_id,
+        layout,
+        limits,
+        acceptor,
+        addresses,
+        manager,
+        manager_handle,
+        published,
+        registration,
+        controller,
+    })
 }
 
 fn mark_clean(node: &Node, broker_epoch: i64) {

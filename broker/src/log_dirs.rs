@@ -17,6 +17,7 @@ use tarn_log::checkpoints::OffsetCheckpoint;
 use tarn_log::log_dir::{FoundPartition, LogDirError, PartitionOffsets};
 use tarn_log::{LogDir, Opening};
 use tarn_record::{Offset, PartitionIndex, TopicId};
+use tracing::warn;
 
 use crate::envelope::CheckpointEntry;
 
@@ -312,9 +313,15 @@ fn look_through(dirs: &[Arc<LogDir>]) -> Result<HashMap<Name, Place>, (PathBuf, 
 }
 
 /// The logs of one directory, with what its checkpoints promise of them. A checkpoint that cannot be read
-/// promises nothing.
+/// promises nothing, which is said.
 fn found_in(dir: &LogDir) -> Result<Vec<(Name, Found)>, LogDirError> {
-    let read = |checkpoint| dir.offsets(checkpoint).unwrap_or_default();
+    let read = |checkpoint: OffsetCheckpoint| match dir.offsets(checkpoint) {
+        Ok(offsets) => offsets,
+        Err(error) => {
+            warn!(file = checkpoint.file_name(), %error, "a checkpoint file cannot be read; nothing in it is believed");
+            PartitionOffsets::new()
+        }
+    };
     let recovery_points = read(OffsetCheckpoint::RecoveryPoint);
     let log_starts = read(OffsetCheckpoint::LogStart);
     let high_watermarks = read(OffsetCheckpoint::Replication);

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use tarn_image::{MetadataDelta, MetadataImage, TopicImage};
 use tarn_log::log_dir::LogDirError;
-use tarn_log::{Log, LogDir, LogError};
+use tarn_log::{Log, LogDir, LogError, Opening, RecoveryReport};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::{BlockingError, Queue, blocking, spawn, wall_clock_ms, yield_if_needed};
 use tarn_wire::ErrorCode;
 use thiserror::Error;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::closing::close_logs;
 use crate::core::Core;
@@ -210,9 +210,7 @@ fn open(
         Some(found) => {
             let (log, report) =
                 Log::open(&dir, &topic.name, partition.partition, config, found.opening, now)?;
-            if report.cut_bytes > 0 || report.dropped_segments > 0 {
-                info!(topic = %topic.name, partition = %partition.partition, ?report, "log recovered");
-            }
+            tell_recovery(topic, partition, &found.opening, &report);
             (log, found.high_watermark)
         }
         None => (Log::create(&dir, &topic.name, partition.partition, topic.id, config, now)?, Offset(0)),
@@ -227,6 +225,32 @@ fn open(
         Replica::new(partition, topic.name.clone(), log, leadership, high_watermark, rules.clone());
     replica.on_metadata(leadership, rules, binding);
     Ok(replica)
+}
+
+/// Says what was cut off a log, and what else was not as it should be.
+fn tell_recovery(
+    topic: &TopicImage,
+    partition: TopicIdPartition,
+    opening: &Opening,
+    report: &RecoveryReport,
+) {
+    let (topic, partition) = (&topic.name, partition.partition);
+    if let Some(from) = report.cut_from {
+        let (bytes, segments) = (report.cut_bytes, report.dropped_segments);
+        if from < opening.recovery_point {
+            let flushed = opening.recovery_point;
+            error!(%topic, %partition, %from, %flushed, bytes, segments, "a log is damaged below what was flushed: its records from this offset on are gone");
+        } else {
+            let closed_in_order = opening.clean;
+            warn!(%topic, %partition, %from, bytes, segments, closed_in_order, "the end of a log was not whole and is cut off from this offset on");
+        }
+    } else if report.distrusted_recovery_point {
+        let flushed = opening.recovery_point;
+        warn!(%topic, %partition, %flushed, "a log ends below what was flushed of it; all of it was read and checked");
+    }
+    if report.reread_epochs {
+        warn!(%topic, %partition, "leader-epoch-checkpoint cannot be understood; the epochs were read from the log");
+    }
 }
 
 /// Deletes a topic's logs. What waits on them is told first, and their flushes end before a directory is

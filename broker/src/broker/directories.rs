@@ -15,11 +15,12 @@ pub(super) fn descriptors_for_segments(files: u64) -> usize {
     usize::try_from(files.saturating_sub(512) / 2).unwrap_or(usize::MAX).max(64)
 }
 
+/// Opens the directories into `dirs`; the id of the cluster they belong to.
 pub(super) fn open_dirs(
     config: &ServerConfig,
     descriptors: &Arc<Descriptors>,
-) -> Result<(Vec<Arc<LogDir>>, String), StartError> {
-    let mut dirs = Vec::new();
+    dirs: &mut Vec<Arc<LogDir>>,
+) -> Result<String, StartError> {
     let mut cluster: Option<String> = None;
     let mut paths = config.log_dirs.clone();
     if !paths.contains(&config.metadata_log_dir) {
@@ -31,6 +32,7 @@ pub(super) fn open_dirs(
         }
         let dir = LogDir::open(Arc::new(RealDisk), &path, descriptors.clone())
             .map_err(|cause| StartError::LogDir { dir: path.clone(), cause })?;
+        dirs.push(dir.clone());
         let Some(properties) = dir.properties() else { return Err(StartError::NotFormatted { dir: path }) };
         let ours = cluster.get_or_insert_with(|| properties.cluster_id.clone());
         if *ours != properties.cluster_id || properties.node_id != config.node_id {
@@ -40,9 +42,20 @@ pub(super) fn open_dirs(
                 ours: format!("node {} of cluster {ours}", config.node_id),
             });
         }
-        dirs.push(dir);
     }
-    Ok((dirs, cluster.unwrap_or_default()))
+    Ok(cluster.unwrap_or_default())
+}
+
+/// A start that was refused has changed nothing: what was closed in order is taken for that by the next
+/// start too, which else would cut what this one refused to cut.
+pub(super) fn leave_as_found(dirs: &[Arc<LogDir>]) {
+    for dir in dirs {
+        if let Some(broker_epoch) = dir.clean_broker_epoch()
+            && let Err(error) = dir.mark_clean(broker_epoch)
+        {
+            warn!(dir = %dir.path().display(), %error, "no longer marked as cleanly shut down");
+        }
+    }
 }
 
 /// Directories of partitions whose topic the metadata does not know. They are never removed: if the metadata

@@ -6,4 +6,5 @@ mod parked;
 mod reopening;
 mod running;
 mod sessions;
+mod small_files;
 mod stopping;

@@ -55,8 +55,17 @@ impl Running {
         Running::on(config(files.path(), ""), files)
     }
 
+    /// A node on this directory, or why it does not start.
+    pub(crate) fn try_on(files: TempDir) -> Result<Running, String> {
+        let broker = Broker::start(config(files.path(), "")).map_err(|error| error.to_string())?;
+        Ok(Running::started(broker, files))
+    }
+
     fn on(config: ServerConfig, files: TempDir) -> Running {
-        let broker = Broker::start(config).expect("it starts");
+        Running::started(Broker::start(config).expect("it starts"), files)
+    }
+
+    fn started(broker: Broker, files: TempDir) -> Running {
         let listener = broker.addresses().iter().find(|(name, _)| name == "PLAINTEXT");
         let address = listener.expect("it is configured").1;
         Running { broker: Some(broker), address, files: Some(files) }
@@ -93,7 +102,8 @@ impl Drop for Running {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies all that is in a directory.
+pub(crate) fn copy(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).expect("it is a directory") {
         let entry = entry.expect("it can be read");
         let (from, to) = (entry.path(), to.join(entry.file_name()));

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use tarn_image::config::server::MetadataLogConfig;
 use tarn_log::disk::Disk;
 use tarn_log::{
-    AppendError, FlushJob, FlushPolicy, Flushed, Log, LogConfig, LogDir, LogError, Opening, ReadError,
-    RemovalJob,
+    AppendError, Damage, FlushJob, FlushPolicy, Flushed, Log, LogConfig, LogDir, LogError, Opening,
+    ReadError, RemovalJob,
 };
 use tarn_record::{BatchError, Epoch, Offset, PartitionIndex, Timestamp, TopicId, ValidBatch, batches};
 use tarn_wire::{EncodeError, MetadataRecord};
@@ -56,9 +56,19 @@ pub enum MetadataLogError {
     /// A snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// Bytes of the log that were on the disk are not what was written.
+    #[error(
+        "{path} is damaged at byte {position}: {fault}. The metadata from offset {offset} on was committed and \
+         cannot be read. Put the file back from a copy; or, to go on with the newest snapshot, which ends at \
+         offset {snapshot_end}, and without anything after it, move the .log files out of that directory",
+        path = .0.path.display(), position = .0.position, fault = .0.fault, offset = .0.offset,
+        snapshot_end = .1
+    )]
+    Damaged(Damage, Offset),
     /// Records that are neither in a snapshot nor in the log.
     #[error(
-        "the metadata from offset {from} up to {start} is missing: no finished snapshot reaches the log's start"
+        "the metadata from offset {from} up to {start} is missing: no finished snapshot reaches so far, and the log \
+         goes on at {start}"
     )]
     Gap {
         /// Where the newest finished snapshot ends.
@@ -138,15 +148,20 @@ impl MetadataLog {
             ..LogConfig::default()
         });
         let snapshot = if disk.exists(&dir) { snapshot::newest(&disk, &dir)? } else { None };
+        let from = snapshot.as_ref().map_or(Offset(0), |(id, _)| id.end_offset);
         let has_log = disk.exists(&dir) && disk.list(&dir)?.iter().any(|entry| entry.name.ends_with(".log"));
         let mut log = if has_log {
-            let opening =
-                Opening { clean: log_dir.was_clean(), recovery_point: Offset(0), log_start: Offset(0) };
-            Log::open(log_dir, TOPIC, PartitionIndex(0), config, opening, now)?.0
+            // A snapshot holds what is committed, so all below its end was on the disk.
+            let opening = Opening { clean: log_dir.was_clean(), recovery_point: from, log_start: Offset(0) };
+            refuse_to_cut_what_was_committed(log_dir, from)?;
+            let (log, report) = Log::open(log_dir, TOPIC, PartitionIndex(0), config, opening, now)?;
+            if let Some(from) = report.cut_from {
+                tracing::warn!(%from, bytes = report.cut_bytes, segments = report.dropped_segments, dir = %dir.display(), "the end of the metadata log was not whole after a crash and is cut off");
+            }
+            log
         } else {
             Log::create(log_dir, TOPIC, PartitionIndex(0), TopicId::METADATA, config, now)?
         };
-        let from = snapshot.as_ref().map_or(Offset(0), |(id, _)| id.end_offset);
         if from < log.start() {
             return Err(MetadataLogError::Gap { from, start: log.start() });
         }
@@ -170,6 +185,11 @@ impl MetadataLog {
         let last = last.or_else(|| log.snapshots.last()?.last_timestamp);
         log.last_timestamp = last.unwrap_or(now);
         Ok(Opened { log, snapshot, batches })
+    }
+
+    /// The epoch of the last record.
+    pub fn latest_epoch(&self) -> Epoch {
+        self.log.latest_epoch()
     }
 
     /// The directory of the log.
@@ -324,6 +344,9 @@ impl MetadataLog {
             }
             for batch in batches(plan.read()?) {
                 let batch = batch?;
+                if batch.header().base_offset > next {
+                    return Err(MetadataLogError::Gap { from: next, start: batch.header().base_offset });
+                }
                 next = batch.header().next_offset();
                 bytes += batch.bytes().len() as u64;
                 replayed.push(MetadataBatch {
@@ -335,6 +358,19 @@ impl MetadataLog {
             }
         }
         Ok((replayed, bytes))
+    }
+}
+
+/// Opening the log would end it at its first damage. After a clean stop all of it was on the disk; after a
+/// crash, all below the newest snapshot, which holds committed records only.
+fn refuse_to_cut_what_was_committed(
+    log_dir: &Arc<LogDir>,
+    snapshot_end: Offset,
+) -> Result<(), MetadataLogError> {
+    let Some(damage) = Log::first_damage(log_dir, TOPIC, PartitionIndex(0))? else { return Ok(()) };
+    match log_dir.was_clean() || damage.offset < snapshot_end {
+        true => Err(MetadataLogError::Damaged(damage, snapshot_end)),
+        false => Ok(()),
     }
 }
 
@@ -415,6 +451,73 @@ mod tests {
         assert_eq!(again.append(&[record()], EPOCH, Timestamp(4)).expect("there is room"), Offset(50));
     }
 
+    #[test]
+    fn committed_metadata_that_is_damaged_is_not_cut_but_told_with_its_offset() {
+        let mut world = World::new(limits(-1, -1));
+        let mut log = world.open(Timestamp(0)).expect("it is new").log;
+        append(&mut log, 40, Timestamp(1));
+        log.close().expect("there is room");
+        drop(log);
+        world.dir.mark_clean(1).expect("there is room");
+        world.reopen();
+        let size = world.flip(20);
+        let refused = world.open(Timestamp(2)).map(drop).expect_err("it was all on the disk");
+        let message = refused.to_string();
+        assert!(
+            message.contains("00000000000000000000.log") && message.contains("Put the file back"),
+            "{message}"
+        );
+        let MetadataLogError::Damaged(damage, _) = refused else { panic!("{message}") };
+        assert!(Offset(0) < damage.offset && damage.offset < Offset(40), "{damage:?}");
+        assert_eq!(world.flip(20), size, "nothing was cut");
+        assert_eq!(world.open(Timestamp(3)).expect("it is whole again").log.end(), Offset(40));
+    }
+
+    #[test]
+    fn after_a_crash_what_no_snapshot_has_is_cut_where_it_is_damaged_and_the_rest_is_not() {
+        let mut world = World::new(limits(-1, -1));
+        let mut log = world.open(Timestamp(0)).expect("it is new").log;
+        append(&mut log, 10, Timestamp(1));
+        snapshot(&mut log, Timestamp(2));
+        append(&mut log, 2, Timestamp(3));
+        drop(log);
+        world.reopen();
+        let path = world.log();
+        let whole = std::fs::read(&path).expect("it is there");
+        std::fs::write(&path, &whole[..whole.len() - 3]).expect("there is room");
+        assert_eq!(world.open(Timestamp(4)).expect("a torn tail").log.end(), Offset(11));
+        world.flip(5);
+        let refused = world.open(Timestamp(5)).map(drop);
+        assert!(matches!(refused, Err(MetadataLogError::Damaged(_, Offset(10)))), "{refused:?}");
+    }
+
+    #[test]
+    fn a_segment_that_is_gone_from_the_middle_matters_where_no_snapshot_has_it() {
+        for has_snapshot in [true, false] {
+            let mut world = World::new(limits(-1, -1));
+            let mut log = world.open(Timestamp(0)).expect("it is new").log;
+            append(&mut log, 100, Timestamp(1));
+            if has_snapshot {
+                snapshot(&mut log, Timestamp(2));
+                append(&mut log, 2, Timestamp(3));
+            } else {
+                log.close().expect("there is room");
+                world.dir.mark_clean(1).expect("there is room");
+            }
+            let end = log.end();
+            drop(log);
+            world.reopen();
+            let mut segments: Vec<_> = world.paths(".log");
+            segments.sort();
+            std::fs::remove_file(&segments[1]).expect("there are several");
+            match world.open(Timestamp(4)) {
+                Ok(opened) => assert_eq!((has_snapshot, opened.log.end()), (true, end)),
+                Err(MetadataLogError::Gap { .. }) => assert!(!has_snapshot),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
     struct World {
         dir: Arc<LogDir>,
         limits: MetadataLogConfig,
@@ -432,11 +535,38 @@ mod tests {
             MetadataLog::open(&self.dir, None, &self.limits, now)
         }
 
+        /// The directory as the next start finds it.
+        fn reopen(&mut self) {
+            let other = tempfile::tempdir().expect("a directory");
+            let unused = LogDir::open(Arc::new(RealDisk), other.path(), Descriptors::new(100));
+            self.dir = unused.expect("it is new");
+            let dir = LogDir::open(Arc::new(RealDisk), self.files.path(), Descriptors::new(100));
+            self.dir = dir.expect("nobody has it");
+        }
+
         /// How many files of a kind the log has.
         fn files(&self, suffix: &str) -> usize {
+            self.paths(suffix).len()
+        }
+
+        fn paths(&self, suffix: &str) -> Vec<PathBuf> {
             let files = std::fs::read_dir(self.files.path().join(format!("{TOPIC}-0"))).expect("it is there");
-            let named = files.map(|file| file.expect("an entry").file_name().to_string_lossy().into_owned());
-            named.filter(|name| name.ends_with(suffix)).count()
+            let paths = files.map(|file| file.expect("an entry").path());
+            paths.filter(|path| path.to_string_lossy().ends_with(suffix)).collect()
+        }
+
+        /// The first segment's file.
+        fn log(&self) -> PathBuf {
+            self.files.path().join(format!("{TOPIC}-0")).join("00000000000000000000.log")
+        }
+
+        /// Turns a bit in a percentage of the first segment, or back. The size of the file.
+        fn flip(&self, percent: usize) -> usize {
+            let mut bytes = std::fs::read(self.log()).expect("it is there");
+            let at = bytes.len() * percent / 100;
+            bytes[at] ^= 1;
+            std::fs::write(self.log(), &bytes).expect("there is room");
+            bytes.len()
         }
     }
 

@@ -1,7 +1,9 @@
 //! The file `quorum-state`: the newest epoch this node has seen, and for whom it voted in it.
 //!
 //! A node that forgot its vote could vote twice in one epoch, so the file is on the disk before anything
-//! is said or appended in the epoch (KIP-595, KIP-853).
+//! is said or appended in the epoch (KIP-595, KIP-853). Where the file is lost or older than the log, the
+//! epoch of the log is the newest that is known of, as for Kafka; the vote is gone, which does no harm as long
+//! as there is no other voter.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,13 +39,25 @@ pub enum QuorumStateError {
         cause: std::io::Error,
     },
     /// It is not what it should be.
-    #[error("{path} is not a quorum state: {detail}")]
+    #[error(
+        "{path} is not a quorum state: {detail}. Put it back from a copy, or remove it: the only voter of a \
+         quorum then takes the newest epoch from its log"
+    )]
     Malformed {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         detail: String,
     },
+}
+
+/// The state of a node that starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resumed {
+    /// That of the file; of a node that has seen nothing, none.
+    AsItWas(QuorumState),
+    /// The file was lost or is of a time before the log's end.
+    FromTheLog(QuorumState),
 }
 
 impl Default for QuorumState {
@@ -53,18 +67,28 @@ impl Default for QuorumState {
 }
 
 impl QuorumState {
-    /// Reads the file in `dir`; the state of a node that has seen nothing where there is none.
+    /// Reads the file in `dir`; `None` where there is none.
     ///
     /// # Errors
     /// A file that cannot be read or is not a quorum state.
-    pub fn load(disk: &Arc<dyn Disk>, dir: &Path) -> Result<QuorumState, QuorumStateError> {
+    pub fn load(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Option<QuorumState>, QuorumStateError> {
         let path = dir.join(FILE_NAME);
         if !disk.exists(&path) {
-            return Ok(QuorumState::default());
+            return Ok(None);
         }
         let bytes =
             disk.read_all(&path).map_err(|cause| QuorumStateError::Io { path: path.clone(), cause })?;
-        QuorumState::parse(&bytes).map_err(|detail| QuorumStateError::Malformed { path, detail })
+        let state = QuorumState::parse(&bytes);
+        state.map(Some).map_err(|detail| QuorumStateError::Malformed { path, detail })
+    }
+
+    /// What a node goes on with that found `loaded` beside a log whose newest epoch is `written`.
+    pub fn resume(loaded: Option<QuorumState>, written: Epoch) -> Resumed {
+        match loaded {
+            Some(state) if state.epoch >= written => Resumed::AsItWas(state),
+            None if written < Epoch(0) => Resumed::AsItWas(QuorumState::default()),
+            _ => Resumed::FromTheLog(QuorumState { epoch: written, ..QuorumState::default() }),
+        }
     }
 
     /// Writes the file in `dir`; it is on the disk when this returns.
@@ -114,6 +138,17 @@ mod tests {
         let file = br#"{"leaderId":1,"leaderEpoch":7,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}"#;
         let state = QuorumState { leader: BrokerId(1), epoch: Epoch(7), voted: BrokerId::NONE };
         assert_eq!(QuorumState::parse(file), Ok(state));
+    }
+
+    #[test]
+    fn a_state_that_is_lost_or_old_goes_on_with_the_epoch_of_the_log() {
+        let state = |epoch| QuorumState { epoch: Epoch(epoch), ..QuorumState::default() };
+        assert_eq!(QuorumState::resume(None, Epoch::NONE), Resumed::AsItWas(state(0)), "a new node");
+        assert_eq!(QuorumState::resume(Some(state(7)), Epoch(7)), Resumed::AsItWas(state(7)));
+        assert_eq!(QuorumState::resume(Some(state(8)), Epoch(7)), Resumed::AsItWas(state(8)), "it has voted");
+        for lost in [None, Some(state(6))] {
+            assert_eq!(QuorumState::resume(lost, Epoch(7)), Resumed::FromTheLog(state(7)));
+        }
     }
 
     #[test]

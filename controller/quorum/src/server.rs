@@ -26,7 +26,7 @@ use crate::batch::VoterName;
 use crate::decide::{self, Context, Decision};
 use crate::load::{self, LoadError};
 use crate::metadata_log::{MetadataLog, MetadataLogError, Opened};
-use crate::quorum_state::{QuorumState, QuorumStateError};
+use crate::quorum_state::{self, QuorumState, QuorumStateError, Resumed};
 use crate::raft::{Input, Node, Output};
 use crate::request::{Answered, ControllerHandle, ControllerRequest, ControllerResponse, Letter};
 use crate::snapshot::SnapshotId;
@@ -102,7 +102,10 @@ pub fn start(options: ControllerOptions) -> Result<Running, ControllerError> {
     let spec = rt::CoreSpec { cpu: None, name: "controller".to_owned() };
     let core = rt::spawn_core(spec, move || async move {
         if let Err(error) = controller.run(inbox, to_write).await {
-            panic!("the controller cannot go on: {error}");
+            // As for a broker's logs: nothing may be promised any more, and the reason is the last line.
+            tracing::error!(%error, "the controller cannot go on; the process ends");
+            eprintln!("tarn: the controller cannot go on: {error}");
+            std::process::exit(1);
         }
     })?;
     Ok(Running { handle: ControllerHandle::new(letters), core })
@@ -152,14 +155,25 @@ impl Controller {
         });
         let Opened { log, snapshot, batches } =
             MetadataLog::open(&log_dir, voter, &config.metadata_log, now)?;
-        let snapshot_end = snapshot.as_ref().map_or(Offset(0), |(id, _)| id.end_offset);
+        // What formatting wrote is of no epoch.
+        let snapshot_id = snapshot.as_ref().map(|(id, _)| *id).filter(|id| id.end_offset > Offset(0));
+        let snapshot_end = snapshot_id.map_or(Offset(0), |id| id.end_offset);
         let loaded = load::load(snapshot, &batches)?;
         for (feature, level) in loaded.image.features().not_served() {
             tracing::warn!(
                 "feature {feature} is finalized at level {level}, which is not served; it is kept"
             );
         }
-        let quorum_state = QuorumState::load(log.disk(), log.dir())?;
+        let newest_snapshot = snapshot_id.map_or(Epoch::NONE, |id| id.epoch);
+        let loaded_state = QuorumState::load(log.disk(), log.dir())?;
+        let quorum_state = match QuorumState::resume(loaded_state, log.latest_epoch().max(newest_snapshot)) {
+            Resumed::AsItWas(state) => state,
+            Resumed::FromTheLog(state) => {
+                let file = log.dir().join(quorum_state::FILE_NAME);
+                tracing::warn!(file = %file.display(), epoch = %state.epoch, found = ?loaded_state, "the quorum state is lost or older than the metadata log; its epoch is taken from the log");
+                state
+            }
+        };
         let controller = Controller {
             node: Node::new(config.node_id, quorum_state, log.end()),
             state: Speculative::loaded(loaded.image, loaded.delta),

@@ -152,7 +152,11 @@ pub fn newest(
         let bytes = disk.read_all(&path).map_err(|cause| SnapshotError::Io { path: path.clone(), cause })?;
         match parse(&Bytes::from(bytes)) {
             Ok(records) => return Ok(Some((id, records))),
-            Err(detail) => newest_error = newest_error.or(Some(SnapshotError::Malformed { path, detail })),
+            Err(detail) => {
+                let error = SnapshotError::Malformed { path, detail };
+                tracing::warn!(%error, "a snapshot of the metadata cannot be used");
+                newest_error = newest_error.or(Some(error));
+            }
         }
     }
     newest_error.map_or(Ok(None), Err)

@@ -152,10 +152,11 @@ impl LogDir {
         Ok(bytes.map_err(|cause| LogError::io("measure", &self.path, cause))?)
     }
 
-    /// The partitions that have a directory here, but for the metadata log. Reads a file for each.
+    /// The partitions that have a directory here, but for the metadata log. Reads a file for each; one that
+    /// cannot be read or understood says nothing here, and opening that log fails.
     ///
     /// # Errors
-    /// Where the disk refused or a `partition.metadata` is damaged.
+    /// Where the disk refused.
     pub fn partitions(&self) -> Result<Vec<FoundPartition>, LogDirError> {
         let mut found = Vec::new();
         for name in self.directories()? {
@@ -164,7 +165,7 @@ impl LogDir {
                 continue;
             }
             let home = self.home(topic, partition);
-            let (topic, topic_id) = (topic.to_owned(), read_topic_id(&home)?);
+            let (topic, topic_id) = (topic.to_owned(), read_topic_id(&home).unwrap_or(TopicId::ZERO));
             found.push(FoundPartition { topic, partition, topic_id, dir: home.path.clone() });
         }
         Ok(found)

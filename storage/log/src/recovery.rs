@@ -2,8 +2,9 @@
 //!
 //! After a clean shutdown the files are trusted; only the batches above the last index entry are visited.
 //! After an unclean one everything above the recovery point is read and checked: at the first batch that
-//! is not whole and right the log ends. Indexes and producer states are built anew from there. Damage
-//! below the recovery point is an error, never a silent loss.
+//! is not whole and right the log ends. Indexes and producer states are built anew from there. What was cut,
+//! and from which offset on, is in the report: whoever opens a log says it. An owner that rather does without
+//! the log than without what was in it looks for damage first (`damage`).
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -23,9 +24,12 @@ use crate::log::{Dirt, Log, TruncationMark};
 use crate::producers::ProducerStates;
 use crate::segment::{FileSizes, Segment};
 
+mod damage;
 mod opener;
 mod replay;
 
+pub use damage::Damage;
+pub(crate) use damage::first_damage;
 use opener::{Opener, finish};
 pub(crate) use replay::{drop_snapshots_above, producers_below};
 
@@ -47,12 +51,22 @@ pub struct RecoveryReport {
     pub checked_bytes: u64,
     /// Bytes at the end that were not whole batches and were cut off.
     pub cut_bytes: u64,
+    /// Where what was cut or dropped began: the offset after the last batch before it.
+    pub cut_from: Option<Offset>,
     /// Segments that were dropped because one before them was damaged.
     pub dropped_segments: usize,
     /// The recovery point lay above the end of the log or in damage, so the whole log was checked.
     pub distrusted_recovery_point: bool,
     /// Segments whose indexes were built anew.
     pub indexed_segments: usize,
+    /// The file with the leader epochs could not be understood, and they were read from the batches.
+    pub reread_epochs: bool,
+}
+
+impl RecoveryReport {
+    fn note_cut(&mut self, end: Offset) {
+        self.cut_from = Some(self.cut_from.map_or(end, |before| before.min(end)));
+    }
 }
 
 /// The files of a partition's directory.

@@ -34,7 +34,7 @@ use crate::error::LogError;
 use crate::home::Home;
 use crate::log_dir::LogDir;
 use crate::producers::ProducerStates;
-use crate::recovery::{self, Opening, RecoveryReport};
+use crate::recovery::{self, Damage, Opening, RecoveryReport};
 use crate::segment::Segment;
 use crate::segment::txn_index::AbortedTransaction;
 
@@ -114,10 +114,10 @@ impl Log {
     }
 
     /// Opens the log of a partition that is in the directory. Takes long after an unclean shutdown: all
-    /// above the recovery point is read and checked.
+    /// above the recovery point is read and checked. What was cut off is in the report, to be told.
     ///
     /// # Errors
-    /// Where files cannot be read or, below the recovery point, are damaged.
+    /// Where files cannot be read.
     pub fn open(
         log_dir: &Arc<LogDir>,
         topic: &str,
@@ -128,6 +128,19 @@ impl Log {
     ) -> Result<(Log, RecoveryReport), LogError> {
         let home = log_dir.home(topic, partition);
         recovery::open(home, config.into(), opening, now)
+    }
+
+    /// Looks for the first damage in a log that nobody has open, and changes nothing: after that, opening it
+    /// ends it there. Reads all of it.
+    ///
+    /// # Errors
+    /// Where files cannot be read.
+    pub fn first_damage(
+        log_dir: &Arc<LogDir>,
+        topic: &str,
+        partition: PartitionIndex,
+    ) -> Result<Option<Damage>, LogError> {
+        recovery::first_damage(&log_dir.home(topic, partition))
     }
 
     /// The first offset that can be read.

@@ -147,6 +147,7 @@ impl Opener<'_> {
         let cut = len - u64::from(log.segments[index].size());
         if cut > 0 {
             self.report.cut_bytes += cut;
+            self.report.note_cut(log.end);
             log.segments[index].cut_tail()?;
             // Else they could come back after another crash, and continue what is appended meanwhile.
             file.sync_data().map_err(|cause| view.failed("sync", cause))?;
@@ -165,6 +166,7 @@ impl Opener<'_> {
         if log.segments.len() == index + 1 {
             return Ok(());
         }
+        self.report.note_cut(log.end);
         while log.segments.len() > index + 1 {
             let Some(dropped) = log.segments.pop() else { break };
             self.report.dropped_segments += 1;
@@ -212,6 +214,7 @@ impl Opener<'_> {
                 log.epochs = epochs;
                 return Ok(());
             }
+            self.report.reread_epochs = true;
         }
         let mut headers = Vec::new();
         for_each_batch(log, log.start, log.end, |found, _| {

@@ -94,10 +94,59 @@ fn a_torn_tail_is_cut_off() {
     let next = batch(20, 2, 3);
     append_garbage(&world, 0, &next.bytes()[..next.bytes().len() - 1]);
     let (mut log, report) = world.open_unclean(0);
-    assert_eq!(report.cut_bytes, next.bytes().len() as u64 - 1);
+    assert_eq!((report.cut_bytes, report.cut_from), (next.bytes().len() as u64 - 1, Some(Offset(20))));
     assert_eq!(read_all(&log, Offset(0), 1 << 20), all);
     mirror(&mut log, std::slice::from_ref(&next)).unwrap();
     assert_eq!(log.end(), Offset(22));
+}
+
+#[test]
+fn damage_is_found_where_it_is_and_nothing_is_changed() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    let all = fill(&mut log, 30);
+    log.close().unwrap();
+    let segments = log.segment_count();
+    drop(log);
+    let look = || Log::first_damage(&world.dir, TOPIC, PartitionIndex(0)).unwrap();
+    assert_eq!(look(), None);
+    let first = all[0].bytes().len() as u64;
+    damage(&world, 0, first + 80);
+    let found = look().expect("a record of the second batch is another now");
+    assert_eq!((found.position, found.offset), (first, Offset(2)));
+    assert!(found.path.ends_with("00000000000000000000.log"));
+    assert_eq!(world.open_clean().segment_count(), segments, "nothing was cut");
+}
+
+#[test]
+fn a_report_says_from_where_on_records_are_gone() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    fill(&mut log, 30);
+    drop(log);
+    damage(&world, 0, 70);
+    let (log, report) = world.open_unclean(0);
+    assert_eq!((log.end(), report.cut_from), (Offset(0), Some(Offset(0))));
+    assert!(report.dropped_segments > 0);
+    drop(log);
+    let (_, report) = world.open_unclean(0);
+    assert_eq!(report.cut_from, None, "it is said once");
+}
+
+#[test]
+fn epochs_that_cannot_be_understood_are_read_from_the_batches_and_it_is_said() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    fill(&mut log, 10);
+    log.close().unwrap();
+    let (epochs, clean) =
+        (log.epochs().clone(), Opening { clean: true, recovery_point: Offset(20), log_start: Offset(0) });
+    drop(log);
+    for content in ["", "0\n", "\u{0}\u{0}", "0\n1\nx y\n"] {
+        fs::write(world.path().join("leader-epoch-checkpoint"), content).unwrap();
+        let (log, report) = world.open(clean);
+        assert_eq!((log.epochs(), report.reread_epochs), (&epochs, true), "{content:?}");
+    }
 }
 
 #[test]
