@@ -136,12 +136,12 @@ struct Prepared {
     controller: Running,
 }
 
-/// Takes the directories, then the ports, and starts the controller.
+/// Counts the CPUs, takes the directories, then the ports, and starts the controller.
 fn prepare(config: &Arc<ServerConfig>, dirs: &mut Vec<Arc<LogDir>>) -> Result<Prepared, StartError> {
     let files = machine::raise_nofile().map_err(StartError::Machine)?;
     let descriptors = Descriptors::new(directories::descriptors_for_segments(files));
+    let layout = Layout::of(config, &machine::available_cpus().map_err(StartError::Machine)?)?;
     let cluster_id = directories::open_dirs(config, &descriptors, dirs)?;
-    let layout = Layout::of(config, &machine::available_cpus().map_err(StartError::Machine)?);
     let limits = connection_limits(config);
     let acceptor = listening::bind(config, &limits)?;
     let addresses = acceptor.addresses().map_err(StartError::Machine)?;

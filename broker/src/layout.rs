@@ -5,6 +5,7 @@
 
 use tarn_image::config::server::ServerConfig;
 use tarn_runtime::CoreId;
+use thiserror::Error;
 
 use crate::router::Placement;
 
@@ -24,7 +25,17 @@ pub struct Layout {
 
 impl Layout {
     /// The layout that the configuration asks for on a machine with these CPUs.
-    pub fn of(config: &ServerConfig, cpus: &[usize]) -> Layout {
+    ///
+    /// # Errors
+    /// A CPU that is not among them.
+    pub fn of(config: &ServerConfig, cpus: &[usize]) -> Result<Layout, NoSuchCpu> {
+        let named = [("tarn.cores", &config.cores), ("tarn.mirror.cores", &config.mirror_cores)];
+        for (key, cores) in named {
+            let missing = cores.iter().flatten().find(|cpu| !cpus.contains(cpu));
+            if let Some(&cpu) = missing {
+                return Err(NoSuchCpu { key, cpu, cpus: cpus.to_vec() });
+            }
+        }
         let (partition_cpus, mirror_cpus) = match (&config.cores, &config.mirror_cores) {
             (Some(cores), mirror_cores) => (cores.clone(), mirror_cores.clone().unwrap_or_default()),
             (None, Some(mirror_cores)) => (without(cpus, mirror_cores), mirror_cores.clone()),
@@ -38,8 +49,30 @@ impl Layout {
             count => ids(owners..owners + count),
         };
         let cores = partition_cpus.into_iter().chain(mirror_cpus).map(Some).collect();
-        Layout { cores, placement: Placement::new(ids(0..owners)), fetch_cores }
+        Ok(Layout { cores, placement: Placement::new(ids(0..owners)), fetch_cores })
     }
+}
+
+/// A core that was asked for on a CPU that this process cannot use.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{key} names CPU {cpu}; the CPUs that this process may use are {}", listed(cpus))]
+pub struct NoSuchCpu {
+    /// The configuration key.
+    pub key: &'static str,
+    /// The CPU it names.
+    pub cpu: usize,
+    /// Those there are.
+    pub cpus: Vec<usize>,
+}
+
+/// `0-3, 8`: ranges, because large machines have hundreds.
+fn listed(cpus: &[usize]) -> String {
+    let ranges = cpus.chunk_by(|before, cpu| before + 1 == *cpu);
+    let range = |range: &[usize]| match range {
+        [first, .., last] => format!("{first}-{last}"),
+        one => one.iter().map(ToString::to_string).collect(),
+    };
+    ranges.map(range).collect::<Vec<_>>().join(", ")
 }
 
 fn without(cpus: &[usize], taken: &[usize]) -> Vec<usize> {
@@ -62,6 +95,29 @@ mod tests {
     #[test]
     fn a_small_machine_shares_its_cores() {
         assert_eq!(split(&[0, 1]), (vec![0, 1], vec![]));
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_refused_with_those_that_are() {
+        let refused =
+            |more: &str| Layout::of(&config(more), &[0, 1, 2, 5]).map_err(|error| error.to_string());
+        let there = "the CPUs that this process may use are 0-2, 5";
+        assert_eq!(refused("tarn.cores=0,3\n"), Err(format!("tarn.cores names CPU 3; {there}")));
+        assert_eq!(
+            refused("tarn.mirror.cores=4-5\n"),
+            Err(format!("tarn.mirror.cores names CPU 4; {there}"))
+        );
+        let layout = refused("tarn.cores=5,5\ntarn.mirror.cores=0\n").expect("they are all there");
+        assert_eq!(layout.cores, [Some(5), Some(5), Some(0)]);
+    }
+
+    fn config(more: &str) -> ServerConfig {
+        let text = format!(
+            "process.roles=broker,controller\nnode.id=1\nlog.dirs=/data\n\
+             controller.quorum.bootstrap.servers=127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n\
+             listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093\n{more}"
+        );
+        ServerConfig::parse(&text).expect("the test's file is good").0
     }
 
     #[test]

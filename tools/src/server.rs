@@ -117,6 +117,7 @@ fn start_failure(error: StartError, hint: &FormatHint<'_>) -> Failure {
                 dir.display()
             ))
         }
+        StartError::NoSuchCpu(error) => Failure::Usage(format!("{}: {error}", hint.config.display())),
         error => Failure::Failed(error.to_string()),
     }
 }

@@ -7,12 +7,17 @@ use tarn_quorum::ControllerError;
 use tarn_runtime::probe::ProbeError;
 use thiserror::Error;
 
+use crate::layout::NoSuchCpu;
+
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The kernel refuses io_uring.
     #[error(transparent)]
     NoIoUring(#[from] ProbeError),
+    /// A core is configured for a CPU that is not there.
+    #[error(transparent)]
+    NoSuchCpu(#[from] NoSuchCpu),
     /// A log directory was never formatted.
     #[error("log directory {} is not formatted", dir.display())]
     NotFormatted {

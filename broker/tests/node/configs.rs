@@ -5,11 +5,20 @@ use std::path::Path;
 use tarn_wire::messages::DescribeTopicPartitionsRequest;
 use tarn_wire::messages::describe_topic_partitions_request::TopicRequest;
 
-use crate::running::Running;
+use crate::running::{Running, refusal};
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 const HALF_A_SEGMENT: usize = 600 * 1024;
+
+#[test]
+fn a_core_on_a_cpu_that_is_not_there_keeps_the_node_from_starting() {
+    let refused = refusal("tarn.cores=0,1000\n");
+    assert!(
+        refused.starts_with("tarn.cores names CPU 1000; the CPUs that this process may use are 0"),
+        "{refused}"
+    );
+}
 
 #[test]
 fn a_broker_default_reaches_the_logs_that_are_open() {

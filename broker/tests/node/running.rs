@@ -116,6 +116,15 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// Why a node with these lines in its `server.properties` does not start.
+pub(crate) fn refusal(more: &str) -> String {
+    let files = tempfile::tempdir().expect("a directory");
+    match Broker::start(config(files.path(), more)) {
+        Ok(_) => panic!("it was not to start"),
+        Err(error) => error.to_string(),
+    }
+}
+
 fn config(dir: &Path, more: &str) -> ServerConfig {
     let text = format!(
         "process.roles=broker,controller\nnode.id=1\nlog.dirs={}\n\

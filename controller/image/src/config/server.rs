@@ -433,9 +433,11 @@ fn mirror(reader: &Reader<'_>, given: &StaticConfigs) -> Result<MirrorNodeConfig
     })
 }
 
-/// `0`, `0-3`, `0,0,1,1`: a number given twice makes two executors on that CPU.
+/// `0`, `0-3`, `0,0,1,1`: a number given twice makes two executors on that CPU. Whether there is such a CPU
+/// is for the machine to say.
 fn cores(reader: &Reader<'_>, key: &'static str) -> Result<Option<Vec<usize>>, ConfigError> {
     const CPU_MAX: usize = 4095;
+    const CORES_MAX: usize = 256;
     let text = reader.text(key)?;
     if text.is_empty() {
         return Ok(None);
@@ -447,6 +449,9 @@ fn cores(reader: &Reader<'_>, key: &'static str) -> Result<Option<Vec<usize>>, C
         let (first, last) = bounds
             .filter(|(first, last)| first <= last && *last <= CPU_MAX)
             .ok_or_else(|| reader.refuse(key, "CPU numbers such as 0, 0-3 or 0,0,1,1 are expected"))?;
+        if cpus.len() + (last - first) >= CORES_MAX {
+            return Err(reader.refuse(key, "a node has at most 256 of these cores"));
+        }
         cpus.extend(first..=last);
     }
     Ok(Some(cpus))
@@ -541,6 +546,15 @@ mod tests {
             refused("tarn.cores=3-1\n"),
             "Invalid value 3-1 for configuration tarn.cores: CPU numbers such as 0, 0-3 or 0,0,1,1 are expected"
         );
+        let many = vec!["0"; 257].join(",");
+        for text in ["0-256", "0-4095,0-4095", &many] {
+            assert_eq!(
+                refused(&format!("tarn.mirror.cores={text}\n")),
+                format!(
+                    "Invalid value {text} for configuration tarn.mirror.cores: a node has at most 256 of these cores"
+                )
+            );
+        }
         assert_eq!(
             refused("background.threads=0\n"),
             "Invalid value 0 for configuration background.threads: Value must be at least 1"
@@ -632,6 +646,8 @@ mod tests {
 
     #[test]
     fn a_cpu_given_twice_makes_two_cores() {
+        let (config, _) = parse("tarn.cores=0-255\n").unwrap();
+        assert_eq!(config.cores.map(|cores| cores.len()), Some(256), "the most there may be");
         let (config, _) = parse("tarn.cores=0,0-2\n").unwrap();
         assert_eq!(config.cores, Some(vec![0, 0, 1, 2]));
         assert_eq!(config.mirror_cores, None);

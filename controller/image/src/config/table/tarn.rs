@@ -23,7 +23,7 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     "mirror.coordinator.append.linger.ms": Int = "10", AtLeast(0), ReadOnly;
     /// Bytes read at once when mirror state is loaded.
     "mirror.coordinator.load.buffer.size": Int = "5242880", AtLeast(1), ReadOnly;
-    /// CPUs that run cores: `0`, `0-3`, `0,0,1,1`. Empty for all.
+    /// CPUs that run cores: `0`, `0-3`, `0,0,1,1`; at most 256, on CPUs that the process may use. Empty for all.
     "tarn.cores": String = "", Any, ReadOnly;
     /// CPUs that run mirror cores, written like `tarn.cores`. Empty for a quarter of them, from three on.
     "tarn.mirror.cores": String = "", Any, ReadOnly;
