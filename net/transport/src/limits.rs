@@ -88,5 +88,11 @@ pub const PENDING_BYTES_KEPT: usize = 512;
 /// The longest answer to ApiVersions that a client reads, before it knows who answers.
 pub const HANDSHAKE_BYTES_MAX: usize = 1 << 20;
 
+/// The lines about connections that end badly, on one core and for one reason, within `REMARKS_INTERVAL`.
+pub const REMARKS_MAX: u32 = 10;
+
+/// After so long such lines are said again, with how many were left out.
+pub const REMARKS_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The accepted sockets that may wait for one core.
 pub const DEALT_SOCKETS_MAX: usize = 1024;

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use tarn_runtime::channel::{Flag, Refused, Sender};
 use tarn_runtime::socket::{Listener, Socket};
-use tarn_runtime::{Queue, Task, spawn};
+use tarn_runtime::{Queue, Task, now, spawn};
 
 use crate::admission::{Admission, Seat};
 use crate::limits::{self, ConnectionLimits};
+use crate::remarks::{Reason, Remarks};
 
 /// The name of a listener, such as `PLAINTEXT`. Clones share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -173,6 +174,7 @@ async fn accept(
     admission: Arc<Admission>,
     deal: Rc<Deal>,
 ) {
+    let mut remarks = Remarks::default();
     loop {
         admission.room(number).await;
         let (socket, peer) = match listener.accept().await {
@@ -184,7 +186,11 @@ async fn accept(
         };
         match admission.take(peer.ip()) {
             Some(seat) => deal.to_next(Accepted { socket, listener: name.clone(), peer, seat }).await,
-            None => tracing::info!(listener = %name, %peer, "connection refused: its address has too many"),
+            None => {
+                if let Some(remark) = remarks.may_say(Reason::Refused, now()) {
+                    tracing::info!(listener = %name, %peer, "connection refused: its address has too many{remark}");
+                }
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Owned by the core. A connection whose service panics is closed, the others go on.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_lite::future;
 use tarn_runtime::channel::{Flag, LocalNotify, Receiver};
 use tarn_runtime::socket::Socket;
-use tarn_runtime::{Queue, catch_panics, spawn};
+use tarn_runtime::{Queue, catch_panics, now, spawn};
 
 use crate::admission::Seat;
 use crate::budget::InboundBudget;
@@ -20,6 +20,7 @@ use crate::connection::{Ended, Shared, serve};
 use crate::limits::ConnectionLimits;
 use crate::listener::{Accepted, ListenerName};
 use crate::metrics::TransportMetrics;
+use crate::remarks::{Reason, Remark, Remarks};
 use crate::service::{ConnectionId, ConnectionInfo, Service};
 
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
@@ -37,6 +38,7 @@ struct Open {
     closed: LocalNotify,
     stopping: Cell<bool>,
     stop: LocalNotify,
+    remarks: RefCell<Remarks>,
 }
 
 impl<S: Service> Server<S> {
@@ -110,36 +112,17 @@ impl<S: Service> Server<S> {
             let serving = Box::pin(serve(socket, Rc::clone(&info), shared));
             let served = async { catch_panics(serving).await.map(Some) };
             match future::or(stopped, served).await {
-                Ok(ended) => report(&info, ended.as_ref(), &guard.metrics),
+                Ok(ended) => guard.report(&info, ended.as_ref()),
                 Err(panic) => {
                     guard.metrics.connections_panicked.add(1);
-                    let ConnectionInfo { id, peer, .. } = &*info;
-                    tracing::error!(%id, %peer, "connection closed: its service {panic}");
+                    if let Some(remark) = guard.open.may_say(Reason::Panicked) {
+                        let ConnectionInfo { id, peer, .. } = &*info;
+                        tracing::error!(%id, %peer, "connection closed: its service {panic}{remark}");
+                    }
                 }
             }
         })
         .detach();
-    }
-}
-
-fn report(info: &ConnectionInfo, ended: Option<&Ended>, metrics: &TransportMetrics) {
-    let ConnectionInfo { id, peer, listener, .. } = info;
-    let Some(ended) = ended else {
-        tracing::debug!(%id, %peer, %listener, "connection closed: the server stops");
-        return;
-    };
-    match ended {
-        Ended::Still(_) => metrics.connections_closed_idle.add(1),
-        Ended::Malformed(_) => metrics.connections_closed_malformed.add(1),
-        _ => {}
-    }
-    match ended {
-        Ended::ByClient | Ended::Broken(_) | Ended::Still(_) => {
-            tracing::debug!(%id, %peer, %listener, "connection closed: {ended}");
-        }
-        Ended::Malformed(_) | Ended::ByService(_) | Ended::Unsent(_) => {
-            tracing::info!(%id, %peer, %listener, "connection closed: {ended}");
-        }
     }
 }
 
@@ -150,6 +133,10 @@ impl Open {
         if !self.stopping.get() {
             word.await;
         }
+    }
+
+    fn may_say(&self, reason: Reason) -> Option<Remark> {
+        self.remarks.borrow_mut().may_say(reason, now())
     }
 }
 
@@ -165,6 +152,35 @@ impl OpenGuard {
         open.count.set(open.count.get() + 1);
         metrics.connections_opened.add(1);
         OpenGuard { open: Rc::clone(open), metrics: Arc::clone(metrics), _seat: seat }
+    }
+}
+
+impl OpenGuard {
+    /// Counts and says how a connection ended: what its client or its service did wrong is for everybody to
+    /// see, but not without limit.
+    fn report(&self, info: &ConnectionInfo, ended: Option<&Ended>) {
+        let ConnectionInfo { id, peer, listener, .. } = info;
+        let Some(ended) = ended else {
+            tracing::debug!(%id, %peer, %listener, "connection closed: the server stops");
+            return;
+        };
+        let reason = match ended {
+            Ended::Still(_) => {
+                self.metrics.connections_closed_idle.add(1);
+                None
+            }
+            Ended::ByClient | Ended::Broken(_) => None,
+            Ended::Malformed(_) => {
+                self.metrics.connections_closed_malformed.add(1);
+                Some(Reason::Malformed)
+            }
+            Ended::ByService(_) => Some(Reason::ByService),
+            Ended::Unsent(_) => Some(Reason::Unsent),
+        };
+        match reason.and_then(|reason| self.open.may_say(reason)) {
+            Some(remark) => tracing::info!(%id, %peer, %listener, "connection closed: {ended}{remark}"),
+            None => tracing::debug!(%id, %peer, %listener, "connection closed: {ended}"),
+        }
     }
 }
 

@@ -4,16 +4,39 @@
 
 mod world;
 
+use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::io::Write;
 use std::net::Shutdown;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Once};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tarn_transport::{ConnectionLimits, InboundBudget};
 use tarn_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use tarn_wire::{ApiKey, Cursor, ErrorCode, Message, Part, Str, encode_request};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
 use world::*;
+
+#[test]
+fn whoever_sends_nonsense_again_and_again_does_not_fill_the_log() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| tracing::subscriber::set_global_default(Said).unwrap());
+    let world = World::start(ConnectionLimits::default());
+    let mut peers = BTreeSet::new();
+    for _ in 0..50 {
+        let mut peer = world.connect();
+        peers.insert(peer.stream.local_addr().unwrap().to_string());
+        peer.stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        peer.assert_closed();
+    }
+    eventually("all are counted", || world.metrics.connections_closed_malformed.get() == 50);
+    eventually("all have ended", || world.metrics.connections_closed.get() == 50);
+    let said = PEERS_TOLD_OF.lock().unwrap().iter().filter(|peer| peers.contains(*peer)).count();
+    assert_eq!(said, tarn_transport::limits::REMARKS_MAX as usize, "and so many are told");
+}
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
@@ -330,4 +353,43 @@ fn api_versions(peer: &mut Peer, correlation_id: i32, version: i16) -> ApiVersio
     let response = ApiVersionsResponse::decode(&mut cursor, version).unwrap();
     assert_eq!(cursor.remaining(), 0);
     response
+}
+
+/// The peers of which a line at INFO or above was said.
+static PEERS_TOLD_OF: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Takes note of [`PEERS_TOLD_OF`].
+struct Said;
+
+impl Subscriber for Said {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        span::Id::from_u64(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut PeerOf);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+struct PeerOf;
+
+impl Visit for PeerOf {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "peer" {
+            PEERS_TOLD_OF.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
 }

@@ -1,0 +1,130 @@
+//! What is said of connections that end badly: so many lines a minute for each reason, so that whoever
+//! makes them end cannot fill the disk with the log.
+//!
+//! Owned by one core. Metrics count all of them.
+//!
+//! Invariants:
+//! * of one reason at most `REMARKS_MAX` lines are said within `REMARKS_INTERVAL`;
+//! * what was left out is counted, and told with the next line of its reason.
+
+use std::time::Instant;
+
+use crate::limits::{REMARKS_INTERVAL, REMARKS_MAX};
+
+/// Why a line is to be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// What a client sent is no request that is served.
+    Malformed,
+    /// The service gave a connection up.
+    ByService,
+    /// A response could not be finished.
+    Unsent,
+    /// The service panicked.
+    Panicked,
+    /// An address has too many connections.
+    Refused,
+}
+
+const REASONS: usize = 5;
+
+/// A line that may be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Remark {
+    /// How many lines of this reason were left out since the last.
+    pub(crate) left_out: u64,
+    /// Whether the next ones of this reason are left out for now.
+    pub(crate) next: Next,
+}
+
+/// What becomes of the next line of a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Said,
+    LeftOut,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Remarks {
+    reasons: [Lines; REASONS],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Lines {
+    since: Option<Instant>,
+    said: u32,
+    left_out: u64,
+}
+
+impl Remarks {
+    /// Whether a line of this reason may be said now; `None` counts it.
+    pub(crate) fn may_say(&mut self, reason: Reason, now: Instant) -> Option<Remark> {
+        let lines = &mut self.reasons[reason as usize];
+        let is_over = |since| now.saturating_duration_since(since) >= REMARKS_INTERVAL;
+        if lines.since.is_none_or(is_over) {
+            (lines.since, lines.said) = (Some(now), 0);
+        }
+        if lines.said >= REMARKS_MAX {
+            lines.left_out += 1;
+            return None;
+        }
+        lines.said += 1;
+        let next = if lines.said < REMARKS_MAX { Next::Said } else { Next::LeftOut };
+        Some(Remark { left_out: std::mem::take(&mut lines.left_out), next })
+    }
+}
+
+impl std::fmt::Display for Remark {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.left_out > 0 {
+            write!(f, "; {} such lines were left out before this", self.left_out)?;
+        }
+        match self.next {
+            Next::Said => Ok(()),
+            Next::LeftOut => {
+                write!(f, "; further ones are left out for up to {} s", REMARKS_INTERVAL.as_secs())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn of_many_lines_a_few_are_said_and_the_others_counted() {
+        let (mut remarks, began) = (Remarks::default(), Instant::now());
+        let said = (0..1000).filter_map(|at| remarks.may_say(Reason::Malformed, began + millis(at)));
+        let said: Vec<_> = said.collect();
+        assert_eq!(said.len(), REMARKS_MAX as usize);
+        assert_eq!(
+            said.last().map(|last| last.next),
+            Some(Next::LeftOut),
+            "it is said that there may be more"
+        );
+        assert!(said.iter().all(|remark| remark.left_out == 0));
+        let later = remarks.may_say(Reason::Malformed, began + REMARKS_INTERVAL);
+        let left_out = 1000 - u64::from(REMARKS_MAX);
+        assert_eq!(later, Some(Remark { left_out, next: Next::Said }));
+        let text = later.map(|remark| remark.to_string());
+        assert_eq!(text, Some(format!("; {left_out} such lines were left out before this")));
+        let after = remarks.may_say(Reason::Malformed, began + REMARKS_INTERVAL);
+        assert_eq!(after, Some(Remark { left_out: 0, next: Next::Said }), "and told once");
+    }
+
+    #[test]
+    fn one_reason_does_not_silence_another() {
+        let (mut remarks, now) = (Remarks::default(), Instant::now());
+        while remarks.may_say(Reason::Malformed, now).is_some() {}
+        for other in [Reason::ByService, Reason::Unsent, Reason::Panicked, Reason::Refused] {
+            assert!(remarks.may_say(other, now).is_some(), "{other:?}");
+        }
+    }
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+}
