@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tarn_broker::Broker;
@@ -207,7 +207,9 @@ impl Client {
     /// Sends one record of so many bytes to partition 0 of a topic; again, as clients do, while the owning
     /// core has not heard of the topic.
     pub(crate) fn produce(&mut self, topic: &str, acks: i16, bytes: usize) -> PartitionProduceResponse {
+        let began = Instant::now();
         loop {
+            assert!(began.elapsed() < PATIENCE, "the core never heard of {topic}");
             let produced = self.call(9, &produce(topic, acks, bytes));
             let produced = produced.responses[0].partition_responses[0].clone();
             if produced.error_code != ErrorCode::NOT_LEADER_OR_FOLLOWER.0 {

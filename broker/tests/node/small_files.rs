@@ -68,7 +68,7 @@ fn a_small_file_that_cannot_be_read_is_done_without_or_named() {
         copy(left.path(), files.path());
         let path = files.path().join(file);
         if fs::exists(&path).expect("it can be looked for") {
-            fs::set_permissions(&path, fs::Permissions::from_mode(0)).expect("it is ours");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("it is ours");
             // Whoever may do everything may read it all the same, and nothing is wrong.
             check(files, file, if fs::read(&path).is_ok() { Serves } else { fate });
         }
