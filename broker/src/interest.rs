@@ -14,6 +14,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use tarn_log::FirstBatch;
 use tarn_record::{Epoch, Offset, TopicIdPartition};
 use tarn_wire::{ErrorCode, Records};
 
@@ -294,15 +295,6 @@ impl<W> Interests<W> {
             }
         }
     }
-}
-
-/// Whether the first batch of a partition may exceed the bytes that are left (KIP-74).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FirstBatch {
-    /// Nothing has been read yet: without it a large batch could never be fetched.
-    MayBeLarger,
-    /// Something has been read, and a large batch can wait for its turn.
-    MustFit,
 }
 
 impl<W> Interest<W> {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use tarn_log::FirstBatch;
 use tarn_mirror::coordinator::{MirrorCoordinator, StateRequest, StateResponse};
 use tarn_record::validate::{ProduceRules, client_batch};
 use tarn_record::{Offset, Timestamp, TimestampType, TopicIdPartition, batches};
@@ -177,7 +178,7 @@ async fn replay_log(
             let partitions = core.partitions();
             let replica = partitions.get(partition).ok_or("the partition has gone")?;
             let from = next.unwrap_or(replica.log().start());
-            let plan = replica.log().read(from, REPLAY_BYTES, true, replica.log().end());
+            let plan = replica.log().read(from, REPLAY_BYTES, FirstBatch::MayBeLarger, replica.log().end());
             plan.map_err(|error| error.to_string())?
         };
         if plan.is_empty() {

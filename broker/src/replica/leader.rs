@@ -14,7 +14,8 @@
 use std::sync::Arc;
 
 use tarn_log::{
-    AppendError, Appended, FlushJob, FlushPolicy, Flushed, Log, LogError, ReadError, ReadPlan, RemovalJob,
+    AppendError, Appended, FirstBatch, FlushJob, FlushPolicy, Flushed, Log, LogError, ReadError, ReadPlan,
+    RemovalJob,
 };
 use tarn_mirror::local_cluster::{
     Gate, GateOrder, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
@@ -25,7 +26,7 @@ use tarn_wire::ErrorCode;
 use super::guard::{Binding, WriteRefused};
 use super::leadership::Leadership;
 use crate::envelope::Acks;
-use crate::interest::{FetchedPartition, FirstBatch, Wanted, Watcher};
+use crate::interest::{FetchedPartition, Wanted, Watcher};
 use crate::log_part::part_of;
 use crate::rules::TopicRules;
 
@@ -348,7 +349,7 @@ impl Replica {
         if fetch_offset > visible && self.is_known_at_the_source(fetch_offset) {
             return fetched;
         }
-        match self.log.read(fetch_offset, limit, first == FirstBatch::MayBeLarger, visible) {
+        match self.log.read(fetch_offset, limit, first, visible) {
             Ok(plan) => {
                 if isolation == Isolation::ReadCommitted {
                     match self.aborted(&plan, wanted) {

@@ -112,8 +112,13 @@ impl Registrations {
         Ok(())
     }
 
-    pub(crate) fn set_fenced(&mut self, id: BrokerId, epoch: i64, fenced: bool) -> Result<(), ReplayError> {
-        self.current(id, epoch)?.fenced = fenced;
+    pub(crate) fn fence(&mut self, id: BrokerId, epoch: i64) -> Result<(), ReplayError> {
+        self.current(id, epoch)?.fenced = true;
+        Ok(())
+    }
+
+    pub(crate) fn unfence(&mut self, id: BrokerId, epoch: i64) -> Result<(), ReplayError> {
+        self.current(id, epoch)?.fenced = false;
         Ok(())
     }
 

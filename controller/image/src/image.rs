@@ -291,11 +291,11 @@ impl MetadataImage {
                 BrokerId(record.broker_id)
             }
             MetadataRecord::FenceBroker(record) => {
-                self.registrations.set_fenced(BrokerId(record.id), record.epoch, true)?;
+                self.registrations.fence(BrokerId(record.id), record.epoch)?;
                 BrokerId(record.id)
             }
             MetadataRecord::UnfenceBroker(record) => {
-                self.registrations.set_fenced(BrokerId(record.id), record.epoch, false)?;
+                self.registrations.unfence(BrokerId(record.id), record.epoch)?;
                 BrokerId(record.id)
             }
             MetadataRecord::BrokerRegistrationChange(record) => {

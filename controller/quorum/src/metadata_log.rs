@@ -11,8 +11,8 @@ use std::sync::Arc;
 use tarn_image::config::server::MetadataLogConfig;
 use tarn_log::disk::Disk;
 use tarn_log::{
-    AppendError, Damage, FlushJob, FlushPolicy, Flushed, Log, LogConfig, LogDir, LogError, Opening,
-    ReadError, RemovalJob,
+    AppendError, Damage, FirstBatch, FlushJob, FlushPolicy, Flushed, Log, LogConfig, LogDir, LogError,
+    Opening, ReadError, RemovalJob,
 };
 use tarn_record::{BatchError, Epoch, Offset, PartitionIndex, Timestamp, TopicId, ValidBatch, batches};
 use tarn_wire::{EncodeError, MetadataRecord};
@@ -338,7 +338,7 @@ impl MetadataLog {
         let (mut replayed, mut bytes) = (Vec::new(), 0);
         let mut next = from;
         while next < self.log.end() {
-            let plan = self.log.read(next, REPLAY_BYTES, true, self.log.end())?;
+            let plan = self.log.read(next, REPLAY_BYTES, FirstBatch::MayBeLarger, self.log.end())?;
             if plan.is_empty() {
                 break;
             }

@@ -34,7 +34,7 @@ pub use log::{
     Appended, FlushJob, Flushed, FoundTimestamp, Log, NewestBatchSearch, TimestampSearch, Truncated,
 };
 pub use log_dir::{FoundPartition, LogDir, LogDirError, PartitionOffsets};
-pub use read_plan::{FileSlice, ReadPlan};
+pub use read_plan::{FileSlice, FirstBatch, ReadPlan};
 pub use recovery::{Damage, Opening, RecoveryReport};
 pub use removal::RemovalJob;
 pub use segment::txn_index::AbortedTransaction;

@@ -15,6 +15,15 @@ use tarn_record::Offset;
 
 use crate::descriptors::SegmentFile;
 
+/// Whether the first batch of a read may exceed the bytes that are asked for (KIP-74).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstBatch {
+    /// Nothing has been read yet: without it a large batch could never be fetched.
+    MayBeLarger,
+    /// Something has been read, and a large batch can wait for its turn.
+    MustFit,
+}
+
 /// Consecutive bytes of one segment.
 #[derive(Clone, Debug)]
 pub struct FileSlice {

@@ -1,6 +1,6 @@
 //! What is read, and what the log must return.
 
-use tarn_log::{AbortedTransaction, ReadError, ReadPlan};
+use tarn_log::{AbortedTransaction, FirstBatch, ReadError, ReadPlan};
 use tarn_record::{Offset, Timestamp, batches};
 
 use super::batches::Stored;
@@ -15,15 +15,16 @@ impl LogWorld {
         let (start, end) = (self.oracle.start, self.oracle.end);
         let from = self.rng.i64((start - 3).max(0)..=end + 2);
         let upper = self.rng.i64(start..=end);
-        let (max_bytes, minimum_one) = (self.rng.usize(..3000), self.rng.bool());
-        let planned = self.open().log.read(Offset(from), max_bytes, minimum_one, Offset(upper));
+        let max_bytes = self.rng.usize(..3000);
+        let first = if self.rng.bool() { FirstBatch::MayBeLarger } else { FirstBatch::MustFit };
+        let planned = self.open().log.read(Offset(from), max_bytes, first, Offset(upper));
         let plan = match planned {
             Err(ReadError::OutOfRange { .. }) if from < start || from > end => return Ok(()),
             Err(error) => return self.read_failed(&error.to_string(), schedule),
             Ok(_) if from < start || from > end => return wrong(format!("offset {from} is out of range")),
             Ok(plan) => plan,
         };
-        let expected = expected(self.oracle.readable(from, upper), max_bytes, minimum_one);
+        let expected = expected(self.oracle.readable(from, upper), max_bytes, first);
         if plan.bytes != expected.len() {
             let text = format!("{} bytes from {from} up to {upper}, not {}", expected.len(), plan.bytes);
             return wrong(text);
@@ -78,12 +79,12 @@ impl LogWorld {
     pub(super) fn hold_plan(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         let (start, end) = (self.oracle.start, self.oracle.end);
         let (from, max_bytes) = (self.rng.i64(start..=end), self.rng.usize(1..2000));
-        let plan = match self.open().log.read(Offset(from), max_bytes, true, Offset(end)) {
+        let plan = match self.open().log.read(Offset(from), max_bytes, FirstBatch::MayBeLarger, Offset(end)) {
             Ok(plan) => plan,
             Err(error) => return self.read_failed(&error.to_string(), schedule),
         };
         let readable = self.oracle.readable(from, end);
-        let bytes = expected(readable, max_bytes, true);
+        let bytes = expected(readable, max_bytes, FirstBatch::MayBeLarger);
         let (Some(first), false) = (readable.first().map(|batch| batch.base), bytes.is_empty()) else {
             return Ok(());
         };
@@ -146,7 +147,7 @@ impl LogWorld {
     pub(super) fn read_all(&self) -> Result<Found, String> {
         let log = &self.open().log;
         let plan = log
-            .read(log.start(), usize::MAX, true, log.end())
+            .read(log.start(), usize::MAX, FirstBatch::MayBeLarger, log.end())
             .map_err(|error| format!("reading from the start: {error}"))?;
         let bytes = plan.read().map_err(|error| format!("reading everything: {error}"))?;
         let mut read = batches(bytes);
@@ -193,9 +194,12 @@ impl LogWorld {
 }
 
 /// What a read returns of these batches: about `max_bytes`, but the first batch in full or not at all.
-fn expected(readable: &[Stored], max_bytes: usize, minimum_one: bool) -> Vec<u8> {
+fn expected(readable: &[Stored], max_bytes: usize, first_batch: FirstBatch) -> Vec<u8> {
     let Some(first) = readable.first() else { return Vec::new() };
-    let budget = if minimum_one { max_bytes.max(first.bytes.len()) } else { max_bytes };
+    let budget = match first_batch {
+        FirstBatch::MayBeLarger => max_bytes.max(first.bytes.len()),
+        FirstBatch::MustFit => max_bytes,
+    };
     if first.bytes.len() > budget {
         return Vec::new();
     }

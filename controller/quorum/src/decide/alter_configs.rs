@@ -16,7 +16,7 @@ use tarn_wire::messages::incremental_alter_configs_response::AlterConfigsResourc
 use tarn_wire::messages::{ConfigRecord, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 use tarn_wire::{ErrorCode, MetadataRecord};
 
-use super::{ApiError, Decision, names, wire_result};
+use super::{ApiError, Decision, Run, names, wire_result};
 
 /// What to do with one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn alter_configs(
         });
         records.extend(altered.unwrap_or_default());
     }
-    Decision::of(records, response).validated(request.validate_only)
+    Decision::of(records, response).carried_out(Run::of(request.validate_only))
 }
 
 fn alter(image: &MetadataImage, asked: &AlterConfigsResource) -> Result<Vec<MetadataRecord>, ApiError> {

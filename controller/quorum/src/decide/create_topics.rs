@@ -13,7 +13,7 @@ use tarn_wire::messages::create_topics_response::{CreatableTopicConfigs, Creatab
 use tarn_wire::messages::{ConfigRecord, CreateTopicsRequest, CreateTopicsResponse, TopicRecord};
 use tarn_wire::{ErrorCode, MetadataRecord};
 
-use super::{ApiError, Context, Decision, PARTITIONS_PER_REQUEST_MAX, names, placement};
+use super::{ApiError, Context, Decision, PARTITIONS_PER_REQUEST_MAX, Run, names, placement};
 
 /// A topic of the quorum itself, which nobody creates.
 const METADATA_TOPIC: &str = "__cluster_metadata";
@@ -67,7 +67,7 @@ pub fn create_topics(
             },
         });
     }
-    Decision::of(records, response).validated(request.validate_only)
+    Decision::of(records, response).carried_out(Run::of(request.validate_only))
 }
 
 /// The image, and the names that this request has taken meanwhile.

@@ -21,7 +21,7 @@ use tarn_wire::messages::{ConfigRecord, StartMirrorTopicsRequest, StartMirrorTop
 use tarn_wire::{ErrorCode, MetadataRecord, Str};
 
 use super::create_topics::{circle_start, config_record, fresh_id, new_topic};
-use super::{ApiError, Context, Decision, names, placement, wire_result};
+use super::{ApiError, Context, Decision, Run, names, placement, wire_result};
 
 /// Keys of a mirror that its commands change.
 const INCLUDE: &str = "topics.include";
@@ -34,7 +34,7 @@ pub fn start(
     context: &mut Context<'_>,
 ) -> Decision<StartMirrorTopicsResponse> {
     match try_start(image, request, context) {
-        Ok(decision) => decision.validated(request.validate_only),
+        Ok(decision) => decision.carried_out(Run::of(request.validate_only)),
         Err(error) => Decision::unchanged(StartMirrorTopicsResponse {
             error_code: error.code.0,
             error_message: error.wire_message(),

@@ -15,7 +15,7 @@ use tarn_wire::messages::{
 };
 use tarn_wire::{ErrorCode, MetadataRecord};
 
-use super::{ApiError, Context, Decision, brokers, create_topics, placement, wire_result};
+use super::{ApiError, Context, Decision, Run, brokers, create_topics, placement, wire_result};
 
 /// How `__mirror_state` is kept: the newest word about each partition, for ever, on the disk before it counts.
 const STATE_TOPIC_CONFIGS: [(&str, &str); 4] = [
@@ -35,7 +35,7 @@ pub fn create_mirror(
     let (error_code, error_message) = wire_result(&batches);
     let response =
         CreateClusterMirrorResponse { error_code, error_message, ..CreateClusterMirrorResponse::default() };
-    Decision { batches: batches.unwrap_or_default(), response }.validated(request.validate_only)
+    Decision { batches: batches.unwrap_or_default(), response }.carried_out(Run::of(request.validate_only))
 }
 
 fn batches(

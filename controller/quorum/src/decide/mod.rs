@@ -62,9 +62,28 @@ impl<R> Decision<R> {
         Decision { batches: self.batches, response: wrap(self.response) }
     }
 
-    /// The same answer with nothing written, where `validate_only` asks for that.
-    pub fn validated(self, validate_only: bool) -> Decision<R> {
-        if validate_only { Decision::unchanged(self.response) } else { self }
+    /// The decision as far as it is to be carried out: of a trial run the same answer, with nothing written.
+    pub fn carried_out(self, run: Run) -> Decision<R> {
+        match run {
+            Run::Earnest => self,
+            Run::Trial => Decision::unchanged(self.response),
+        }
+    }
+}
+
+/// Whether a request wants its change made, or only to know what would become of it (`ValidateOnly`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// What is decided is written.
+    Earnest,
+    /// Nothing is written.
+    Trial,
+}
+
+impl Run {
+    /// What the field of a request says.
+    pub fn of(validate_only: bool) -> Run {
+        if validate_only { Run::Trial } else { Run::Earnest }
     }
 }
 

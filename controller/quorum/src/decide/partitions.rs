@@ -10,7 +10,7 @@ use tarn_wire::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
 use tarn_wire::{ErrorCode, MetadataRecord};
 
 use super::create_topics::circle_start;
-use super::{ApiError, Decision, PARTITIONS_PER_REQUEST_MAX, names, placement, wire_result};
+use super::{ApiError, Decision, PARTITIONS_PER_REQUEST_MAX, Run, names, placement, wire_result};
 
 /// Who asks for more partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn create_partitions(
         });
         records.extend(grown.unwrap_or_default());
     }
-    Decision::of(records, response).validated(request.validate_only)
+    Decision::of(records, response).carried_out(Run::of(request.validate_only))
 }
 
 fn too_many(image: &MetadataImage, request: &CreatePartitionsRequest) -> Option<ApiError> {

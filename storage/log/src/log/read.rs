@@ -4,14 +4,14 @@ use tarn_record::Offset;
 
 use super::Log;
 use crate::error::{LogError, ReadError};
-use crate::read_plan::{FileSlice, ReadPlan};
+use crate::read_plan::{FileSlice, FirstBatch, ReadPlan};
 use crate::segment::Found;
 use crate::segment::txn_index::AbortedTransaction;
 
 impl Log {
     /// Plans a read from `from` on: whole batches below `upper`, about `max_bytes` of them; the last may
-    /// be cut short. With `minimum_one` the first batch is returned whole, however large it is; without,
-    /// a first batch that does not fit gives an empty plan.
+    /// be cut short. A first batch that may be larger is returned whole, however large it is; one that must
+    /// fit and does not gives an empty plan.
     ///
     /// # Errors
     /// `OutOfRange` below the log start and above the log end; or the disk's refusal.
@@ -19,7 +19,7 @@ impl Log {
         &self,
         from: Offset,
         max_bytes: usize,
-        minimum_one: bool,
+        first_batch: FirstBatch,
         upper: Offset,
     ) -> Result<ReadPlan, ReadError> {
         if from < self.start || from > self.end {
@@ -31,7 +31,10 @@ impl Log {
         }
         let Some((index, first)) = self.find(from)? else { return Ok(ReadPlan::empty(from)) };
         let first_bytes = first.header.size();
-        let budget = if minimum_one { max_bytes.max(first_bytes) } else { max_bytes };
+        let budget = match first_batch {
+            FirstBatch::MayBeLarger => max_bytes.max(first_bytes),
+            FirstBatch::MustFit => max_bytes,
+        };
         if first.header.last_offset() >= upper || first_bytes > budget {
             return Ok(ReadPlan::empty(from));
         }

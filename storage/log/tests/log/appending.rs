@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tarn_log::{AppendError, Descriptors, FlushPolicy, Log, LogConfig, LogDir, ReadError, RealDisk};
+use tarn_log::{
+    AppendError, Descriptors, FirstBatch, FlushPolicy, Log, LogConfig, LogDir, ReadError, RealDisk,
+};
 use tarn_record::{
     BatchBuilder, Compression, Epoch, Offset, Outcome, PartitionIndex, Record, Timestamp, TimestampType,
     ValidBatch,
@@ -97,7 +99,10 @@ fn an_empty_log_accepts_the_batch_that_spans_its_start() {
     mirror(&mut log, &[batch(95, 10, 2), batch(105, 1, 2)]).unwrap();
     assert_eq!((log.start(), log.end()), (Offset(100), Offset(106)));
     assert_eq!(spans(&read_all(&log, Offset(100), 10_000)), [(95, 104), (105, 105)]);
-    assert!(matches!(log.read(Offset(99), 1, true, log.end()), Err(ReadError::OutOfRange { .. })));
+    assert!(matches!(
+        log.read(Offset(99), 1, FirstBatch::MayBeLarger, log.end()),
+        Err(ReadError::OutOfRange { .. })
+    ));
     assert_eq!(log.start_to_checkpoint(), Some(Offset(100)));
 }
 
@@ -109,9 +114,12 @@ fn a_gap_wider_than_a_segment_spans_begins_a_segment() {
     mirror(&mut log, &[batch(0, 1, 0), batch(far, 1, 0), batch(2 * far, 1, 0)]).unwrap();
     assert_eq!(log.segment_count(), 3);
     assert_eq!(spans(&read_all(&log, Offset(0), 10_000)), [(0, 0), (far, far), (2 * far, 2 * far)]);
-    let read = log.read(Offset(5), 10_000, true, log.end()).unwrap();
+    let read = log.read(Offset(5), 10_000, FirstBatch::MayBeLarger, log.end()).unwrap();
     assert_eq!(read.first_offset, Offset(far), "a read from inside the gap finds what is after it");
-    assert_eq!(log.read(Offset(far + 1), 1, true, log.end()).unwrap().first_offset, Offset(2 * far));
+    assert_eq!(
+        log.read(Offset(far + 1), 1, FirstBatch::MayBeLarger, log.end()).unwrap().first_offset,
+        Offset(2 * far)
+    );
 }
 
 #[test]
@@ -132,19 +140,22 @@ fn a_read_ends_at_its_upper_bound_and_may_cut_the_last_batch() {
     mirror(&mut log, &batches).unwrap();
     assert!(log.segment_count() > 3);
     let size = batches[0].bytes().len();
-    let below = log.read(Offset(0), 1 << 20, true, Offset(7)).unwrap();
+    let below = log.read(Offset(0), 1 << 20, FirstBatch::MayBeLarger, Offset(7)).unwrap();
     assert_eq!(
         spans(&tarn_record::batches(below.read().unwrap()).flatten().collect::<Vec<_>>()).last(),
         Some(&(4, 5))
     );
-    let cut = log.read(Offset(0), size + 10, true, log.end()).unwrap();
+    let cut = log.read(Offset(0), size + 10, FirstBatch::MayBeLarger, log.end()).unwrap();
     assert_eq!(cut.bytes, size + 10);
-    let first_only = log.read(Offset(1), 1, true, log.end()).unwrap();
+    let first_only = log.read(Offset(1), 1, FirstBatch::MayBeLarger, log.end()).unwrap();
     assert_eq!((first_only.bytes, first_only.first_offset), (size, Offset(0)));
-    assert!(log.read(Offset(0), size - 1, false, log.end()).unwrap().is_empty());
-    assert!(log.read(Offset(4), 1 << 20, true, Offset(4)).unwrap().is_empty());
-    assert!(log.read(log.end(), 1 << 20, true, log.end()).unwrap().is_empty());
-    assert!(matches!(log.read(Offset(41), 1, true, log.end()), Err(ReadError::OutOfRange { .. })));
+    assert!(log.read(Offset(0), size - 1, FirstBatch::MustFit, log.end()).unwrap().is_empty());
+    assert!(log.read(Offset(4), 1 << 20, FirstBatch::MayBeLarger, Offset(4)).unwrap().is_empty());
+    assert!(log.read(log.end(), 1 << 20, FirstBatch::MayBeLarger, log.end()).unwrap().is_empty());
+    assert!(matches!(
+        log.read(Offset(41), 1, FirstBatch::MayBeLarger, log.end()),
+        Err(ReadError::OutOfRange { .. })
+    ));
 }
 
 #[test]
@@ -160,7 +171,7 @@ fn every_offset_is_found_whatever_the_sizes() {
     let all = read_all(&log, Offset(0), 1 << 24);
     for offset in 0..log.end().0 {
         let expected = all.iter().find(|batch| batch.header().last_offset().0 >= offset).unwrap();
-        let plan = log.read(Offset(offset), 1, true, log.end()).unwrap();
+        let plan = log.read(Offset(offset), 1, FirstBatch::MayBeLarger, log.end()).unwrap();
         assert_eq!(plan.first_offset, expected.header().base_offset, "from {offset}");
         assert_eq!(plan.read().unwrap(), expected.bytes());
     }
@@ -264,7 +275,7 @@ fn the_aborted_transactions_of_a_read_are_those_that_touch_its_batches() {
         let batches = read_all(&log, Offset(0), 1 << 20);
         assert_eq!(all.len(), 31);
         for (from, max_bytes) in (0..log.end().0).flat_map(|from| [1, 250, 1000].map(|bytes| (from, bytes))) {
-            let plan = log.read(Offset(from), max_bytes, true, log.end()).unwrap();
+            let plan = log.read(Offset(from), max_bytes, FirstBatch::MayBeLarger, log.end()).unwrap();
             let mut rest = plan.bytes as i64;
             let read = batches.iter().skip_while(|batch| batch.header().last_offset().0 < from);
             let touched = read.take_while(|batch| {
@@ -352,7 +363,11 @@ fn a_file_is_closed_for_another_and_opened_again() {
     assert_eq!(read_all(&log, Offset(0), 100).len(), 40);
     let held: Vec<_> = (0..40)
         .step_by(4)
-        .map(|from| log.read(Offset(from), 1, true, log.end()).unwrap().slices[0].open_file().unwrap())
+        .map(|from| {
+            log.read(Offset(from), 1, FirstBatch::MayBeLarger, log.end()).unwrap().slices[0]
+                .open_file()
+                .unwrap()
+        })
         .collect();
     assert!(small.in_use() >= held.len(), "what a response holds is counted");
     assert_eq!(read_all(&log, Offset(0), 100).len(), 40);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use tarn_log::{Log, LogConfig, Opening};
+use tarn_log::{FirstBatch, Log, LogConfig, Opening};
 use tarn_record::{BatchHeader, Epoch, Offset, ValidBatch};
 
 use crate::world::*;
@@ -223,7 +223,7 @@ fn check(log: &Log, model: &Model) {
     assert!(starts.is_sorted_by(|one, next| one.0 < next.0 && one.1 < next.1), "{starts:?}");
     assert!(starts.iter().all(|(_, start)| (model.start..=model.end).contains(start)), "{starts:?}");
     for upper in [model.start, (model.start + model.end) / 2, model.end] {
-        let plan = log.read(log.start(), 1 << 20, true, Offset(upper)).unwrap();
+        let plan = log.read(log.start(), 1 << 20, FirstBatch::MayBeLarger, Offset(upper)).unwrap();
         let read: Vec<_> = tarn_record::batches(plan.read().unwrap()).flatten().collect();
         let below: Vec<_> =
             visible.iter().filter(|batch| batch.header().last_offset().0 < upper).cloned().collect();

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 
 use tarn_log::checkpoints::OffsetCheckpoint;
-use tarn_log::{Descriptors, Log, LogConfig, LogDir, LogDirError, Opening, RealDisk};
+use tarn_log::{Descriptors, FirstBatch, Log, LogConfig, LogDir, LogDirError, Opening, RealDisk};
 use tarn_record::{Epoch, Offset, Outcome, PartitionIndex, ValidBatch};
 
 use crate::world::*;
@@ -355,7 +355,7 @@ fn segments_below_the_log_start_are_removed() {
     assert_eq!((log.start(), log.end()), (Offset(31), Offset(60)));
     assert_eq!(log.epochs().starts()[0].start, Offset(31));
     assert!(!world.names().contains(&"00000000000000000000.log".to_owned()));
-    assert!(log.read(Offset(31), 1, true, log.end()).unwrap().first_offset <= Offset(31));
+    assert!(log.read(Offset(31), 1, FirstBatch::MayBeLarger, log.end()).unwrap().first_offset <= Offset(31));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Dropping records from either end of a log.
 
-use tarn_log::{FileSlice, Log, LogConfig, LogError, Opening};
+use tarn_log::{FileSlice, FirstBatch, Log, LogConfig, LogError, Opening};
 use tarn_record::{Epoch, Offset, Outcome};
 
 use crate::world::*;
@@ -15,7 +15,7 @@ fn filled(world: &World) -> Log {
 }
 
 fn slice_at(log: &Log, offset: i64) -> FileSlice {
-    log.read(Offset(offset), 1, true, log.end()).unwrap().slices[0].clone()
+    log.read(Offset(offset), 1, FirstBatch::MayBeLarger, log.end()).unwrap().slices[0].clone()
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn a_new_start_hides_offsets_and_frees_whole_segments() {
     let removal = log.advance_start(Offset(21), NOW).unwrap().unwrap();
     assert!(log.segment_count() < segments);
     assert_eq!((log.start(), log.epochs().starts()[0].start), (Offset(21), Offset(21)));
-    assert!(log.read(Offset(20), 1, true, log.end()).is_err());
-    assert_eq!(log.read(Offset(21), 1, true, log.end()).unwrap().first_offset, Offset(20));
+    assert!(log.read(Offset(20), 1, FirstBatch::MayBeLarger, log.end()).is_err());
+    assert_eq!(log.read(Offset(21), 1, FirstBatch::MayBeLarger, log.end()).unwrap().first_offset, Offset(20));
     assert_eq!(log.start_to_checkpoint(), Some(Offset(21)));
     assert!(reader.is_current() && reader.read().is_ok(), "a reader may finish what it began");
     removal.run().unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tarn_log::{
-    AppendError, Appended, Descriptors, Log, LogConfig, LogDir, Opening, RealDisk, RecoveryReport,
+    AppendError, Appended, Descriptors, FirstBatch, Log, LogConfig, LogDir, Opening, RealDisk, RecoveryReport,
 };
 use tarn_record::{
     BatchBuilder, ClientBatch, Compression, EndTransaction, Epoch, Offset, Outcome, PartitionIndex,
@@ -133,7 +133,7 @@ pub(crate) fn read_all(log: &Log, from: Offset, max_bytes: usize) -> Vec<ValidBa
     let mut batches = Vec::new();
     let mut at = from;
     while at < log.end() {
-        let plan = log.read(at, max_bytes, true, log.end()).unwrap();
+        let plan = log.read(at, max_bytes, FirstBatch::MayBeLarger, log.end()).unwrap();
         if plan.is_empty() {
             break;
         }
