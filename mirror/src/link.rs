@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use tarn_transport::ClientError;
+use tarn_wire::ErrorCode;
 
 use crate::backoff::Backoff;
 use crate::fetch::progress::LinkTrouble;
@@ -73,6 +74,17 @@ impl Link {
         });
     }
 
+    /// The broker answers, but refuses what it is asked as a whole.
+    pub fn refused(&mut self, now_ms: u64, code: ErrorCode) {
+        let since_ms = self.trouble.as_ref().map_or(now_ms, |was| was.since_ms);
+        self.trouble = Some(LinkTrouble {
+            reason: Reason::of_refusal(code),
+            message: Arc::from(format!("the source refuses fetches: {} ({})", code.name(), code.message())),
+            since_ms,
+            attempts: 0,
+        });
+    }
+
     /// What is wrong.
     pub fn trouble(&self) -> Option<&LinkTrouble> {
         self.trouble.as_ref()
@@ -119,6 +131,20 @@ mod tests {
         link.late(5000, 4000);
         assert_eq!(link.trouble().map(|trouble| trouble.since_ms), Some(4000));
         assert!(link.answered());
+    }
+
+    #[test]
+    fn a_broker_that_refuses_is_not_away_and_says_what_it_is_about() {
+        let mut link = Link::default();
+        link.refused(5000, ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
+        link.refused(6000, ErrorCode::UNKNOWN_SERVER_ERROR);
+        let trouble = link.trouble().expect("it refused");
+        assert_eq!((trouble.reason, trouble.since_ms), (Reason::SourceError, 5000));
+        assert!(trouble.message.contains("UNKNOWN_SERVER_ERROR"), "{}", trouble.message);
+        link.refused(7000, ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
+        assert_eq!(link.trouble().map(|trouble| trouble.reason), Some(Reason::SourceAuthorizationFailed));
+        assert!(link.answered());
+        assert_eq!(link.trouble(), None);
     }
 
     fn closed() -> ClientError {

@@ -5,7 +5,8 @@
 //! raise the epoch, write MIRRORING once, open the gate, fetch. Sans-IO; owned by the manager.
 //!
 //! Invariants:
-//! * MIRRORING is shown only while a lane fetches the partition;
+//! * MIRRORING is shown only while a lane fetches the partition, and where it left one through a fault, only
+//!   once something was appended since, or nothing was missing;
 //! * the gate opens only after MIRRORING is persisted and histories were compared, and it is closed
 //!   before they are compared again;
 //! * a state is written only where it may follow the one before;
@@ -100,22 +101,12 @@ pub enum Want {
     LeaveLane,
 }
 
-/// What is not well with a partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// The code.
-    pub reason: Reason,
-    /// A sentence.
-    pub message: Arc<str>,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Waiting until then, in the state it has.
-    Held(u64),
-    /// FAILED, tried again then.
-    Failed(u64),
+/// What is not well with a partition, and when it is tried again.
+#[derive(Clone, Debug)]
+struct Trouble {
+    reason: Reason,
+    message: Arc<str>,
+    until_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +136,12 @@ pub struct Partition {
     behind: Option<Epoch>,
     raising: Option<Raising>,
     in_lane: bool,
-    trouble: Option<Trouble>,
+    /// It left a lane through a fault, and nothing was appended since: that it is fetched proves nothing.
+    doubted: bool,
+    /// What its next step waits for, in the state it has: over when the step goes well.
+    held: Option<Trouble>,
+    /// Why it is FAILED and tried again: over when something is appended, whatever goes well before.
+    failure: Option<Trouble>,
     /// Why it waits for an operator. Whatever else goes wrong meanwhile does not make it go on.
     terminal: Option<(Reason, Arc<str>)>,
     /// The source said that histories have parted, and comparing them has not ended that yet.
@@ -168,7 +164,9 @@ impl Partition {
             behind: None,
             raising: None,
             in_lane: false,
-            trouble: None,
+            doubted: false,
+            held: None,
+            failure: None,
             terminal: None,
             parted: false,
             attempts: 0,
@@ -197,8 +195,7 @@ impl Partition {
             };
         }
         let Some(persisted) = &self.persisted else { return self.held_or(now_ms, Want::ReadState) };
-        let failed_for_good = persisted.state == Some(MirrorState::Failed) && !self.is_older(persisted);
-        if failed_for_good {
+        if self.is_written_off(persisted) {
             return Want::Nothing;
         }
         if self.terminal.is_some() {
@@ -219,16 +216,14 @@ impl Partition {
         }
     }
 
-    /// The state to show: MIRRORING only where it is fetched.
+    /// The state to show: MIRRORING only where it is fetched, and not where that has not helped yet.
     pub fn state(&self) -> MirrorState {
-        let is_tried_again =
-            self.trouble.as_ref().is_some_and(|trouble| matches!(trouble.kind, Kind::Failed(_)));
-        if self.terminal.is_some() || is_tried_again {
+        if self.terminal.is_some() || self.failure.is_some() {
             return MirrorState::Failed;
         }
         let Some(persisted) = &self.persisted else { return MirrorState::LogAlignment };
         match persisted.state {
-            Some(MirrorState::Mirroring) if self.in_lane => MirrorState::Mirroring,
+            Some(MirrorState::Mirroring) if self.in_lane && !self.doubted => MirrorState::Mirroring,
             Some(MirrorState::Mirroring) if self.bound.desired != DesiredState::Mirroring => {
                 MirrorState::Mirroring
             }
@@ -246,7 +241,8 @@ impl Partition {
         if let Some(terminal) = &self.terminal {
             return Some(terminal.clone());
         }
-        if let Some(trouble) = &self.trouble {
+        // What failed may be over by now; what holds up the next try is not.
+        if let Some(trouble) = self.held.as_ref().or(self.failure.as_ref()) {
             return Some((trouble.reason, trouble.message.clone()));
         }
         let failed =
@@ -266,12 +262,10 @@ impl Partition {
 
     /// Which retry it is in; 0 for none, −1 where it is not tried again.
     pub fn retry_attempt(&self) -> i16 {
-        match (&self.trouble, self.state()) {
+        match self.state() {
             _ if self.terminal.is_some() => -1,
-            (Some(Trouble { kind: Kind::Failed(_), .. }), _) => {
-                i16::try_from(self.attempts).unwrap_or(i16::MAX)
-            }
-            (_, MirrorState::Failed) => -1,
+            _ if self.failure.is_some() => i16::try_from(self.attempts).unwrap_or(i16::MAX),
+            MirrorState::Failed => -1,
             _ => 0,
         }
     }
@@ -303,6 +297,14 @@ impl Partition {
         self.in_lane
     }
 
+    /// True where nothing goes on before the source's metadata say who leads it there.
+    pub fn waits_for_source(&self) -> bool {
+        let is_given_up = self.terminal.is_some()
+            || self.persisted.as_ref().is_some_and(|persisted| self.is_written_off(persisted));
+        let is_wanted = self.bound.desired == DesiredState::Mirroring && !is_given_up;
+        is_wanted && !self.in_lane && self.source.is_none()
+    }
+
     /// A step has begun: until it ends, nothing else is wanted.
     pub fn begin(&mut self) {
         self.busy = true;
@@ -316,7 +318,8 @@ impl Partition {
     /// The metadata has changed.
     pub fn rebound(&mut self, bound: Bound) {
         if bound.version != self.bound.version {
-            self.trouble = None;
+            self.held = None;
+            self.failure = None;
             self.terminal = None;
             self.parted = false;
             self.attempts = 0;
@@ -425,7 +428,7 @@ impl Partition {
     /// A lane has been told to fetch it.
     pub fn joined_lane(&mut self) {
         self.in_lane = true;
-        self.trouble = None;
+        self.held = None;
     }
 
     /// No lane fetches it any more: what is on its way must not be appended, and histories must be
@@ -436,12 +439,19 @@ impl Partition {
         self.gate = GateNow::MustClose;
     }
 
+    /// It left its lane through a fault, of the source or here.
+    pub fn doubt(&mut self) {
+        self.doubted = true;
+    }
+
     /// What its lane fetched is appended, or nothing is missing: what failed before is over.
     pub fn goes_on(&mut self) {
         self.parted = false;
+        self.doubted = false;
         self.attempts = 0;
         self.holds = 0;
-        self.trouble = None;
+        self.held = None;
+        self.failure = None;
     }
 
     /// The source says that its history is another one than ours. That is compared, which finds what is wrong,
@@ -464,33 +474,34 @@ impl Partition {
         spread: f64,
         policy: &RetryPolicy,
     ) {
-        let kind = match reason.treatment() {
-            Treatment::Terminal => return self.fails_for_good(reason, message),
+        match reason.treatment() {
+            Treatment::Terminal => self.fails_for_good(reason, message),
             Treatment::Retried if !is_waited_for(reason) => {
                 if self.attempts >= policy.attempts_max {
                     return self.fails_for_good(reason, message);
                 }
                 self.attempts += 1;
-                Kind::Failed(now_ms + policy.backoff.wait_ms(u32::from(self.attempts), spread))
+                let until_ms = now_ms + policy.backoff.wait_ms(u32::from(self.attempts), spread);
+                self.failure = Some(Trouble { reason, message, until_ms });
+                self.held = None;
             }
             Treatment::Retried | Treatment::OfTheLink | Treatment::Notice => {
                 self.holds = self.holds.saturating_add(1);
-                Kind::Held(now_ms + Backoff::new(limits::HOLD_MS).wait_ms(self.holds, spread))
+                let until_ms = now_ms + Backoff::new(limits::HOLD_MS).wait_ms(self.holds, spread);
+                self.held = Some(Trouble { reason, message, until_ms });
             }
-        };
-        self.trouble = Some(Trouble { reason, message, kind });
+        }
     }
 
     fn fails_for_good(&mut self, reason: Reason, message: Arc<str>) {
         self.terminal = Some((reason, message));
-        self.trouble = None;
+        self.held = None;
+        self.failure = None;
     }
 
-    /// A step has ended well, which ends a wait; a failure ends only where it is fetched again.
+    /// A step has ended well, which ends a wait and no failure.
     fn went_well(&mut self) {
-        if self.trouble.as_ref().is_some_and(|trouble| matches!(trouble.kind, Kind::Held(_))) {
-            self.trouble = None;
-        }
+        self.held = None;
     }
 
     fn want_in_lane(&self, now_ms: u64) -> Want {
@@ -532,10 +543,16 @@ impl Partition {
     }
 
     fn held_or(&self, now_ms: u64, step: Want) -> Want {
-        match self.trouble.as_ref().map(|trouble| trouble.kind) {
-            Some(Kind::Held(until) | Kind::Failed(until)) if until > now_ms => Want::Wait(until),
+        let waits = self.held.iter().chain(&self.failure).map(|trouble| trouble.until_ms);
+        match waits.max() {
+            Some(until_ms) if until_ms > now_ms => Want::Wait(until_ms),
             _ => step,
         }
+    }
+
+    /// True where FAILED is written down for this version of the binding, which only another one ends.
+    fn is_written_off(&self, persisted: &Persisted) -> bool {
+        persisted.state == Some(MirrorState::Failed) && !self.is_older(persisted)
     }
 
     fn is_older(&self, persisted: &Persisted) -> bool {
@@ -552,6 +569,7 @@ fn is_waited_for(reason: Reason) -> bool {
             | Reason::ControllerUnavailable
             | Reason::DestinationNoLeader
             | Reason::EpochBehind
+            | Reason::SourceClusterChanged
     )
 }
 

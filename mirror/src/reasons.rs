@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use tarn_wire::ErrorCode;
+
 /// How a partition with this reason goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
@@ -66,8 +68,9 @@ reasons! {
     SourceTopicRecreated "SOURCE_TOPIC_RECREATED" Terminal,
     /// The source no longer has records that were copied from it.
     SourceTruncated "SOURCE_TRUNCATED" Terminal,
-    /// The bootstrap servers lead to another cluster than the mirror was made for.
-    SourceClusterChanged "SOURCE_CLUSTER_CHANGED" Terminal,
+    /// The source's addresses lead to another cluster than the mirror was made for. Tried again for as long
+    /// as that lasts.
+    SourceClusterChanged "SOURCE_CLUSTER_CHANGED" Retried,
     /// The source removed records before they could be copied.
     SourceGap "SOURCE_GAP" Notice,
     /// A topic of this cluster has the source's name and another id.
@@ -98,6 +101,26 @@ reasons! {
     EpochBehind "EPOCH_BEHIND" Retried,
     /// The mirror is held back by its own throttle.
     Throttled "THROTTLED" Notice,
+}
+
+impl Reason {
+    /// The reason where the source answers with an error that means nothing else here.
+    pub fn of_refusal(code: ErrorCode) -> Reason {
+        match is_about_permission(code) {
+            true => Reason::SourceAuthorizationFailed,
+            false => Reason::SourceError,
+        }
+    }
+}
+
+/// Errors that say that the source lacks a permission for us.
+pub fn is_about_permission(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::TOPIC_AUTHORIZATION_FAILED
+            | ErrorCode::CLUSTER_AUTHORIZATION_FAILED
+            | ErrorCode::GROUP_AUTHORIZATION_FAILED
+    )
 }
 
 impl fmt::Display for Reason {

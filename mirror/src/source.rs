@@ -92,10 +92,8 @@ impl SourceError {
     pub fn reason(&self) -> Reason {
         match self {
             SourceError::Call(error) => crate::link::reason(error),
-            SourceError::Refused { code, .. } if is_about_permission(*code) => {
-                Reason::SourceAuthorizationFailed
-            }
-            SourceError::Refused { .. } | SourceError::NoClusterId => Reason::SourceError,
+            SourceError::Refused { code, .. } => Reason::of_refusal(*code),
+            SourceError::NoClusterId => Reason::SourceError,
             SourceError::ClusterChanged { .. } => Reason::SourceClusterChanged,
             SourceError::Loop(_) => Reason::MirrorLoop,
             SourceError::Unreachable(_) => Reason::SourceUnreachable,
@@ -171,23 +169,19 @@ pub fn identify(
     own_cluster_id: &str,
 ) -> Result<String, SourceError> {
     let found = metadata.cluster_id.clone().ok_or(SourceError::NoClusterId)?;
-    match &config.source_cluster_id {
-        Some(pinned) if *pinned != found => {
-            Err(SourceError::ClusterChanged { pinned: pinned.clone(), found })
-        }
-        _ if found == own_cluster_id => Err(SourceError::Loop(found)),
-        _ => Ok(found),
+    if let Some(pinned) = &config.source_cluster_id {
+        is_pinned(pinned, Some(&found))?;
     }
+    if found == own_cluster_id { Err(SourceError::Loop(found)) } else { Ok(found) }
 }
 
-/// Errors that say that the source lacks a permission for us.
-pub fn is_about_permission(code: ErrorCode) -> bool {
-    matches!(
-        code,
-        ErrorCode::TOPIC_AUTHORIZATION_FAILED
-            | ErrorCode::CLUSTER_AUTHORIZATION_FAILED
-            | ErrorCode::GROUP_AUTHORIZATION_FAILED
-    )
+/// Whether what a broker says of its cluster is what a mirror was made for.
+fn is_pinned(pinned: &str, found: Option<&str>) -> Result<(), SourceError> {
+    match found {
+        Some(found) if found == pinned => Ok(()),
+        Some(found) => Err(SourceError::ClusterChanged { pinned: pinned.into(), found: found.into() }),
+        None => Err(SourceError::NoClusterId),
+    }
 }
 
 #[cfg(test)]

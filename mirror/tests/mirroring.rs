@@ -119,6 +119,129 @@ fn a_disk_that_stays_full_uses_up_the_retries_of_its_partitions() {
 }
 
 #[test]
+fn a_partition_whose_appends_fail_is_not_said_to_mirror_while_it_is_tried_again() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 2);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let node = MirrorNodeConfig { retry_initial_backoff_ms: 10, retry_max_backoff_ms: 40, ..node() };
+    let mirror = Mirroring::with(&cluster, &node);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    cluster.state().disk_is_full = true;
+    produce(&source, "orders", 0, 1);
+    eventually(|| {
+        let shown = cluster.state().refused;
+        let standing = mirror.standing(&cluster, "orders", 0).expect("it is mirrored");
+        assert!(shown < 2 || standing.state == MirrorState::Failed, "{standing:?}");
+        shown >= 5
+    });
+    let shown = cluster.state().shown_when_refused.clone();
+    assert!(shown[1..].iter().all(|state| *state == MirrorState::Failed), "{shown:?}");
+    cluster.state().disk_is_full = false;
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    let well = |now: &Standing| now.state == MirrorState::Mirroring && now.reason.is_none();
+    eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(well));
+}
+
+#[test]
+fn a_source_that_refuses_every_fetch_says_so_and_its_partitions_do_not_look_fresh() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 3);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    cluster.configure("fetch.backoff.ms", "10");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    source.state().refuses_sessions = Some(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
+    let refused = |now: &Standing| now.reason == Some(Reason::SourceAuthorizationFailed);
+    eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(refused));
+    let began = Instant::now();
+    source.state().fetched_from.clear();
+    eventually(|| source.state().fetched_from.len() >= 20);
+    let refused_ms = began.elapsed().as_millis() as u64;
+    let standing = mirror.standing(&cluster, "orders", 0).expect("it is mirrored");
+    assert!(refused(&standing) && standing.last_fetch_age_ms >= Some(refused_ms), "{standing:?}");
+    source.state().refuses_sessions = None;
+    produce(&source, "orders", 0, 1);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    eventually(|| mirror.standing(&cluster, "orders", 0).is_some_and(|now| now.reason.is_none()));
+}
+
+#[test]
+fn a_source_that_is_another_cluster_for_a_while_is_looked_for_and_found_again() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 5);
+    let serving = source.serve();
+    let port = source.state().port;
+    let cluster = Cluster::new(port, "orders");
+    cluster.configure("source.cluster.id", "source");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    drop(serving);
+    let other = Source::new("other");
+    other.topic("orders", 1, 0);
+    produce(&other, "orders", 0, 1);
+    other.state().port = port;
+    let serving = other.serve();
+    // It is tried again and again, and says so.
+    let standing =
+        eventually_some(|| mirror.standing(&cluster, "orders", 0).filter(|now| now.retry_attempt >= 3));
+    assert_eq!((standing.state, standing.reason), (MirrorState::Failed, Some(Reason::SourceClusterChanged)));
+    assert!(standing.message.is_some_and(|said| said.contains("other") && said.contains("source")));
+    assert!(mirror.handle.metrics().retries.of(Reason::SourceClusterChanged).get() >= 1);
+    drop(serving);
+    assert!(other.state().fetched_from.is_empty(), "nothing was taken from there");
+    produce(&source, "orders", 0, 2);
+    let _serving = source.serve();
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    let well = |now: &Standing| now.state == MirrorState::Mirroring && now.reason.is_none();
+    eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(well));
+    assert_eq!(written(&cluster, 0), [MirrorState::LogAlignment, MirrorState::Mirroring]);
+}
+
+#[test]
+fn a_broker_that_is_of_another_cluster_is_not_compared_with() {
+    let (source, other) = (Source::new("source"), Source::new("other"));
+    for (one, batches) in [(&source, 5), (&other, 1)] {
+        one.topic("orders", 1, 0);
+        produce(one, "orders", 0, batches);
+    }
+    let (_serving, _other_serving) = (source.serve(), other.serve());
+    let cluster = Cluster::new(source.state().port, "orders");
+    cluster.configure("source.cluster.id", "source");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    drop(mirror);
+    source.state().advertises = Some(other.state().port);
+    let mirror = Mirroring::begin(&cluster);
+    let standing = eventually_some(|| {
+        mirror.standing(&cluster, "orders", 0).filter(|now| now.reason == Some(Reason::SourceClusterChanged))
+    });
+    assert_eq!(standing.state, MirrorState::LogAlignment, "the source is found, its broker is not");
+    source.state().advertises = None;
+    produce(&source, "orders", 0, 1);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    assert_eq!(written(&cluster, 0), [MirrorState::LogAlignment, MirrorState::Mirroring]);
+}
+
+#[test]
+fn an_address_that_leads_to_another_cluster_is_passed_over() {
+    let (source, other) = (Source::new("source"), Source::new("other"));
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 3);
+    let (_serving, _other_serving) = (source.serve(), other.serve());
+    let cluster = Cluster::new(source.state().port, "orders");
+    let addresses = format!("127.0.0.1:{},127.0.0.1:{}", other.state().port, source.state().port);
+    cluster.configure("bootstrap.servers", &addresses);
+    cluster.configure("source.cluster.id", "source");
+    let _mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+}
+
+#[test]
 fn a_source_that_holds_fetches_back_by_its_quota_says_nothing_new_of_its_partitions() {
     let source = Source::new("source");
     source.topic("orders", 1, 0);
@@ -390,11 +513,13 @@ fn offsets_that_are_missing_at_the_source_are_said_and_mirroring_goes_on() {
     let mirror = Mirroring::begin(&cluster);
     eventually(|| caught_up(&source, &cluster, "orders", 2));
     let missed = |message: &str| {
-        let standing = eventually_some(|| {
-            let standing = mirror.standing(&cluster, "orders", 0);
-            standing.filter(|now| now.message.as_ref().is_some_and(|said| said.contains(message)))
-        });
-        assert_eq!((standing.state, standing.reason), (MirrorState::Mirroring, Some(Reason::SourceGap)));
+        // Where histories were compared to find it, it mirrors again once something is appended.
+        let is_missed = |now: &Standing| {
+            now.message.as_ref().is_some_and(|said| said.contains(message))
+                && now.state == MirrorState::Mirroring
+        };
+        let standing = eventually_some(|| mirror.standing(&cluster, "orders", 0).filter(is_missed));
+        assert_eq!(standing.reason, Some(Reason::SourceGap));
     };
     missed("offsets 7 to 8 (2)");
     assert_eq!(mirror.handle.metrics().gap_records.get(), 2);

@@ -56,6 +56,8 @@ pub(super) struct Written {
     /// Shown where there is no trouble.
     pub(super) notice: Option<(Reason, Arc<str>)>,
     pub(super) is_in_lane: bool,
+    /// It waits for the source's metadata, whatever else is wrong.
+    pub(super) waits_for_source: bool,
 }
 
 /// A task that follows the source.
@@ -85,6 +87,8 @@ struct MirrorBoard {
 struct Task {
     succeeded_at_ms: Option<u64>,
     trouble: Option<(Reason, Arc<str>)>,
+    /// How often in a row it has failed.
+    failures: i16,
 }
 
 impl Board {
@@ -126,8 +130,11 @@ impl Board {
         let now_ms = self.clock.now_ms();
         if let Some(task) = self.mirrors().get_mut(mirror).map(|board| board.tasks.entry(name).or_default()) {
             match result {
-                Ok(()) => *task = Task { succeeded_at_ms: Some(now_ms), trouble: None },
-                Err(trouble) => task.trouble = Some(trouble),
+                Ok(()) => *task = Task { succeeded_at_ms: Some(now_ms), ..Task::default() },
+                Err(trouble) => {
+                    task.trouble = Some(trouble);
+                    task.failures = task.failures.saturating_add(1);
+                }
             }
         }
     }
@@ -175,30 +182,40 @@ impl Board {
     }
 }
 
+impl Task {
+    /// The source's addresses lead to another cluster. Nobody can mirror that, so partitions show FAILED; it
+    /// is over as soon as they lead back.
+    fn leads_elsewhere(&self) -> bool {
+        self.trouble.as_ref().is_some_and(|(reason, _)| *reason == Reason::SourceClusterChanged)
+    }
+}
+
 impl MirrorBoard {
-    /// A partition's own trouble comes first, then its link's, then that of finding the source at all, then
-    /// what it has missed.
+    /// That the source has become another cluster comes first; then a partition's own trouble, its link's,
+    /// that of finding the source at all, and what it has missed.
     fn standing(&self, partition: TopicIdPartition) -> Option<Standing> {
         let (written, lane) = self.partitions.get(&partition)?;
+        let metadata = self.tasks.get(&TaskName::Metadata);
+        let elsewhere = metadata.filter(|task| written.waits_for_source && task.leads_elsewhere());
         let of_the_link = || {
             let trouble = lane.as_ref().filter(|_| written.is_in_lane)?.link()?;
             Some((trouble.reason, trouble.message))
         };
         let of_the_source = || {
             let is_waiting = !written.is_in_lane && written.state != MirrorState::Failed;
-            self.tasks.get(&TaskName::Metadata).filter(|_| is_waiting)?.trouble.clone()
+            metadata.filter(|_| is_waiting)?.trouble.clone()
         };
-        let trouble = written
-            .trouble
-            .clone()
+        let trouble = elsewhere
+            .and_then(|task| task.trouble.clone())
+            .or_else(|| written.trouble.clone())
             .or_else(of_the_link)
             .or_else(of_the_source)
             .or_else(|| written.notice.clone());
         let (lag, local_high_watermark) =
             lane.as_ref().and_then(|lane| lane.of(partition)).unwrap_or_default();
         Some(Standing {
-            state: written.state,
-            retry_attempt: written.retry_attempt,
+            state: elsewhere.map_or(written.state, |_| MirrorState::Failed),
+            retry_attempt: elsewhere.map_or(written.retry_attempt, |task| task.failures),
             reason: trouble.as_ref().map(|(reason, _)| *reason),
             message: trouble.map(|(_, message)| message.to_string()),
             source_high_watermark: lag.map(|lag| lag.source_high_watermark),
@@ -225,6 +242,7 @@ mod tests {
             trouble: None,
             notice: None,
             is_in_lane: true,
+            waits_for_source: false,
         };
         board.write("m", partition(), mirroring, Some(lane.clone()));
         lane.set_link(Some(LinkTrouble {
@@ -244,14 +262,7 @@ mod tests {
     #[test]
     fn a_partition_that_waits_shows_why_the_source_is_not_found() {
         let board = board();
-        let waiting = Written {
-            state: MirrorState::LogAlignment,
-            retry_attempt: 0,
-            trouble: None,
-            notice: None,
-            is_in_lane: false,
-        };
-        board.write("m", partition(), waiting, None);
+        board.write("m", partition(), waiting(), None);
         assert_eq!(standing(&board).reason, None);
         board.task("m", TaskName::Metadata, Err((Reason::SourceUnreachable, "nobody".into())));
         assert_eq!(standing(&board).reason, Some(Reason::SourceUnreachable));
@@ -261,9 +272,48 @@ mod tests {
     }
 
     #[test]
+    fn a_partition_that_waits_for_a_source_that_is_another_cluster_shows_failed_until_it_is_back() {
+        let board = board();
+        let told_so = || (Reason::SourceClusterChanged, Arc::from("it is north"));
+        let before = Some((Reason::SourceLeaderUnknown, Arc::from("it was asked")));
+        board.write("m", partition(), Written { trouble: before, ..waiting() }, None);
+        for attempt in 1..=2 {
+            board.task("m", TaskName::Metadata, Err(told_so()));
+            let now = standing(&board);
+            assert_eq!((now.state, now.retry_attempt), (MirrorState::Failed, attempt));
+            assert_eq!(now.reason, Some(Reason::SourceClusterChanged));
+        }
+        let failed = (Reason::SourceTruncated, Arc::from("it lost records"));
+        let terminal = Written {
+            state: MirrorState::Failed,
+            retry_attempt: -1,
+            trouble: Some(failed),
+            waits_for_source: false,
+            ..waiting()
+        };
+        board.write("m", partition(), terminal, None);
+        let now = standing(&board);
+        assert_eq!((now.reason, now.retry_attempt), (Some(Reason::SourceTruncated), -1));
+        board.write("m", partition(), waiting(), None);
+        board.task("m", TaskName::Metadata, Ok(()));
+        assert_eq!((standing(&board).state, standing(&board).reason), (MirrorState::LogAlignment, None));
+    }
+
+    #[test]
     fn what_is_not_mirrored_here_has_no_standing() {
         assert_eq!(board().standings("m", &[partition()]), [None]);
         assert_eq!(board().standings("other", &[partition()]), [None]);
+    }
+
+    fn waiting() -> Written {
+        Written {
+            state: MirrorState::LogAlignment,
+            retry_attempt: 0,
+            trouble: None,
+            notice: None,
+            is_in_lane: false,
+            waits_for_source: true,
+        }
     }
 
     fn board() -> Board {

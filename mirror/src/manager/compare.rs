@@ -5,21 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tarn_record::{BatchHeader, TopicIdPartition};
-use tarn_transport::{ClientError, Endpoint};
+use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
 use super::work::{Item, Outcome, Site};
 use crate::alignment::{
     Alignment, BatchThere, Content, SameBatch, align, compare_batch, leaves_newest_batch_open,
 };
-use crate::link;
 use crate::local_cluster::{LocalCluster, LocalError};
 use crate::partition::Want;
 use crate::reasons::Reason;
 use crate::source::batches::{self, BatchLimits, BatchQuestion};
 use crate::source::metadata::SourceLeader;
 use crate::source::offsets::{self, Question};
-use crate::source::{SourceError, configs, is_about_permission};
+use crate::source::{SourceError, configs};
 
 /// A partition whose log here is known.
 struct Asked {
@@ -94,7 +93,7 @@ async fn compare_epochs(
 ) -> Vec<Open> {
     let questions: Vec<Question> = asked.iter().map(|asked| asked.question.clone()).collect();
     let answers = match site.connections.to(endpoint).await {
-        Ok(client) => offsets::ask(&client, &questions).await,
+        Ok(client) => offsets::ask(&client, &questions).await.map_err(SourceError::from),
         Err(error) => Err(error),
     };
     let answers = match answers {
@@ -205,7 +204,7 @@ async fn judge(
     let topics: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
     let compacted = match site.connections.to(endpoint).await {
         Ok(client) => configs::compacted(&client, &topics).await,
-        Err(error) => Err(SourceError::from(error)),
+        Err(error) => Err(error),
     };
     for (asked, alignment, why) in other {
         let outcome = match &compacted {
@@ -219,7 +218,7 @@ async fn judge(
                     None => Outcome::SourceLost(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
                 }
             }
-            Err(error) => Outcome::Failed(error.reason(), error.to_string()),
+            Err(error) => unreached(error),
         };
         outcomes.insert(asked.index, outcome);
     }
@@ -233,8 +232,8 @@ fn local_failure(error: &LocalError) -> Outcome {
     Outcome::Failed(reason, error.to_string())
 }
 
-fn unreached(error: &ClientError) -> Outcome {
-    Outcome::Failed(link::reason(error), error.to_string())
+fn unreached(error: &SourceError) -> Outcome {
+    Outcome::Failed(error.reason(), error.to_string())
 }
 
 fn refused_by_source(code: ErrorCode) -> Outcome {
@@ -242,11 +241,7 @@ fn refused_by_source(code: ErrorCode) -> Outcome {
         return Outcome::SourceLost(code);
     }
     let message = format!("the source answers {}: {}", code.name(), code.message());
-    let of_permission = is_about_permission(code);
-    Outcome::Failed(
-        if of_permission { Reason::SourceAuthorizationFailed } else { Reason::SourceError },
-        message,
-    )
+    Outcome::Failed(Reason::of_refusal(code), message)
 }
 
 /// Errors that are over once the right leader is known, or knows its own log.

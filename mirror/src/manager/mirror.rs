@@ -30,7 +30,6 @@ use crate::metrics::MirrorMetrics;
 use crate::partition::{Bound, Partition, RetryPolicy, Want};
 use crate::reasons::Reason;
 use crate::source::connections::Connections;
-use crate::source::is_about_permission;
 use crate::source::metadata::SourceLeader;
 
 /// Keys that filter what is mirrored: a change of them leaves connections alone.
@@ -225,6 +224,7 @@ impl Mirror {
             trouble: known.trouble(),
             notice: known.notice(),
             is_in_lane: known.is_in_lane(),
+            waits_for_source: known.waits_for_source(),
         };
         shared.board.write(&self.life.mirror, partition, written, lane);
     }
@@ -355,7 +355,7 @@ impl Mirror {
             }
             Outcome::SourceLost(code) => self.source_lost(at, code, context),
             Outcome::Failed(reason, message) => {
-                if reason == Reason::SourceUnreachable {
+                if matches!(reason, Reason::SourceUnreachable | Reason::SourceClusterChanged) {
                     self.refresh.look_soon();
                 }
                 self.fail(at, reason, message.into(), context);
@@ -445,6 +445,9 @@ impl Mirror {
     fn left(&mut self, at: TopicIdPartition, why: Leaving, context: &mut Context<'_>) {
         let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
         partition.left_lane();
+        if !matches!(why, Leaving::Reconnected | Leaving::Moved(Some(_), _)) {
+            partition.doubt();
+        }
         let (reason, message) = match why {
             Leaving::Reconnected => return,
             Leaving::Parted(why) if partition.parted() => (Reason::SourceError, why),
@@ -456,8 +459,7 @@ impl Mirror {
             }
             Leaving::Refused(code) => {
                 let refused = format!("the source answers {}: {}", code.name(), code.message());
-                let of_permission = is_about_permission(code);
-                (if of_permission { Reason::SourceAuthorizationFailed } else { Reason::SourceError }, refused)
+                (Reason::of_refusal(code), refused)
             }
             Leaving::Corrupt(why) => (Reason::CorruptBatch, why),
             Leaving::TooLarge(why) => (Reason::BatchTooLarge, why),
@@ -483,6 +485,7 @@ impl Mirror {
         let before = partition.source();
         partition.source_seen(Some(SourceLeader { broker: hint.leader, epoch: hint.epoch }));
         if partition.source() == before || !self.brokers.contains_key(&hint.leader) {
+            partition.doubt();
             self.source_lost(at, code, context);
         }
     }

@@ -20,11 +20,11 @@ use crate::fetch::plan::TopicAtSource;
 use crate::limits;
 use crate::local_cluster::LocalCluster;
 use crate::partition::Want;
-use crate::reasons::Reason;
+use crate::reasons::{Reason, is_about_permission};
 use crate::source::connections::Connections;
 use crate::source::metadata::{self, SourceMetadata, TopicMetadata, Topics};
 use crate::source::upstream::{self, Upstream};
-use crate::source::{SourceError, SourceTopic, configs, identify, is_about_permission};
+use crate::source::{SourceError, SourceTopic, configs, identify};
 use crate::sync::discovery::discover;
 use crate::sync::topics::growth;
 
@@ -178,13 +178,23 @@ impl Mirror {
                 tracing::warn!(mirror = %self.life.mirror, reason = reason.code(), %message, "source metadata");
                 board.task(&self.life.mirror, TaskName::Metadata, Err((reason, message.as_str().into())));
                 if let SourceError::ClusterChanged { .. } = error {
-                    let all: Vec<_> = self.partitions.keys().copied().collect();
-                    for partition in all {
-                        self.fail(partition, reason, message.as_str().into(), context);
-                        self.settle(partition, context);
-                    }
+                    self.source_is_another(context);
                 }
                 self.refresh.ended(context.now_ms, false);
+            }
+        }
+    }
+
+    /// The source's addresses lead to another cluster, of which nothing must be taken: every partition waits
+    /// until they lead back, which is looked for with backoff.
+    fn source_is_another(&mut self, context: &mut Context<'_>) {
+        let all: Vec<_> = self.partitions.keys().copied().collect();
+        for partition in all {
+            let Some(member) = self.partitions.get_mut(&partition) else { continue };
+            if member.partition.source().is_some() {
+                member.partition.source_lost();
+                context.shared.metrics.retries.of(Reason::SourceClusterChanged).add(1);
+                self.settle(partition, context);
             }
         }
     }

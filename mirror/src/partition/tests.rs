@@ -83,7 +83,9 @@ fn a_failure_is_tried_again_until_its_attempts_are_used_up_and_is_then_persisted
         now += wait;
         // Being fetched again alone proves nothing.
         run_at(&mut partition, &mut Vec::new(), now);
-        assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Mirroring, 0));
+        assert!(partition.is_in_lane());
+        assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Failed, attempt));
+        assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
     }
     partition.left_lane();
     partition.gate_closed();
@@ -121,6 +123,59 @@ fn waits_grow_until_something_is_appended_although_it_is_fetched_in_between() {
     partition.gate_closed();
     partition.failed(Reason::DestinationNoLeader, "closed".into(), now, 0.5, &POLICY);
     assert_eq!(partition.want(now), Want::Wait(now + 20));
+}
+
+#[test]
+fn who_left_a_lane_through_a_fault_is_not_said_to_mirror_before_something_is_appended() {
+    let mut partition = fetched();
+    let mut now = 1000;
+    for _ in 0..3 {
+        partition.left_lane();
+        partition.doubt();
+        partition.failed(Reason::DestinationNoLeader, "closed".into(), now, 0.5, &POLICY);
+        now += 1000;
+        run_at(&mut partition, &mut Vec::new(), now);
+        assert!(partition.is_in_lane());
+        assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::LogAlignment, 0));
+    }
+    partition.goes_on();
+    assert_eq!(partition.state(), MirrorState::Mirroring);
+    // Its link was away, which is no fault of the partition.
+    partition.left_lane();
+    run_at(&mut partition, &mut Vec::new(), now);
+    assert_eq!(partition.state(), MirrorState::Mirroring);
+}
+
+#[test]
+fn a_failure_is_not_over_because_the_next_step_had_to_wait_and_went_well() {
+    let mut partition = fetched();
+    partition.left_lane();
+    partition.failed(Reason::DestinationStorage, "disk".into(), 0, 0.5, &POLICY);
+    partition.gate_closed();
+    partition.failed(Reason::SourceUnreachable, "gone".into(), 1000, 0.5, &POLICY);
+    assert_eq!(partition.state(), MirrorState::Failed);
+    assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::SourceUnreachable));
+    run_at(&mut partition, &mut Vec::new(), 2000);
+    assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Failed, 1));
+    assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
+    partition.goes_on();
+    assert_eq!((partition.state(), partition.trouble()), (MirrorState::Mirroring, None));
+}
+
+#[test]
+fn only_what_would_go_on_waits_for_the_source() {
+    let mut partition = fetched();
+    assert!(!partition.waits_for_source());
+    partition.source_lost();
+    partition.left_lane();
+    assert!(partition.waits_for_source());
+    partition.failed(Reason::SourceClusterChanged, "it is north".into(), 0, 0.5, &POLICY);
+    assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::LogAlignment, 0));
+    partition.rebound(Bound { desired: DesiredState::Paused, version: 2, ..partition.bound() });
+    assert!(!partition.waits_for_source());
+    partition.rebound(Bound { desired: DesiredState::Mirroring, version: 3, ..partition.bound() });
+    partition.failed(Reason::CorruptBatch, "damaged".into(), 0, 0.5, &POLICY);
+    assert!(!partition.waits_for_source());
 }
 
 #[test]
@@ -312,6 +367,8 @@ enum Fact {
     Lost,
     Failed(usize),
     Left,
+    LeftThroughAFault,
+    GoesOn,
     Behind(i32),
     Step,
     Time(u64),
@@ -319,12 +376,12 @@ enum Fact {
 
 proptest! {
     /// Whatever happens in whatever order: it is fetched only under an open gate, after a comparison and
-    /// with MIRRORING persisted; MIRRORING is shown only then; and every state that is written may follow the
-    /// one before.
+    /// with MIRRORING persisted; MIRRORING is shown only then, and after a fault only once something was
+    /// appended; and every state that is written may follow the one before.
     #[test]
     fn it_is_fetched_only_when_all_is_in_order(facts in prop::collection::vec(any_fact(), 0..200)) {
         let mut partition = partition();
-        let mut now = 0;
+        let (mut now, mut is_at_fault) = (0, false);
         for fact in facts {
             match fact {
                 Fact::Desired(desired) => partition.rebound(Bound { desired, ..partition.bound() }),
@@ -344,7 +401,16 @@ proptest! {
                 Fact::Source(seen) => partition.source_seen(seen.map(|(broker, epoch)| leader(broker, epoch))),
                 Fact::Lost if !partition.is_in_lane() => partition.source_lost(),
                 Fact::Left if partition.is_in_lane() => partition.left_lane(),
-                Fact::Lost | Fact::Left => {}
+                Fact::LeftThroughAFault if partition.is_in_lane() => {
+                    partition.left_lane();
+                    partition.doubt();
+                    is_at_fault = true;
+                }
+                Fact::GoesOn if partition.is_in_lane() => {
+                    partition.goes_on();
+                    is_at_fault = false;
+                }
+                Fact::Lost | Fact::Left | Fact::LeftThroughAFault | Fact::GoesOn => {}
                 Fact::Failed(index) => {
                     let reason = crate::reasons::REASONS[index % crate::reasons::REASONS.len()];
                     partition.failed(reason, "why".into(), now, 0.5, &POLICY);
@@ -369,7 +435,7 @@ proptest! {
             }
             let shows_mirroring = partition.state() == MirrorState::Mirroring;
             if shows_mirroring && partition.bound().desired == DesiredState::Mirroring {
-                prop_assert!(partition.is_in_lane());
+                prop_assert!(partition.is_in_lane() && !is_at_fault);
             }
         }
     }
@@ -386,6 +452,8 @@ fn any_fact() -> impl Strategy<Value = Fact> {
         3 => prop::option::of((-1..3i32, -1..20i32)).prop_map(Fact::Source),
         1 => Just(Fact::Lost),
         1 => Just(Fact::Left),
+        1 => Just(Fact::LeftThroughAFault),
+        2 => Just(Fact::GoesOn),
         1 => (0..30usize).prop_map(Fact::Failed),
         1 => (0..30i32).prop_map(Fact::Behind),
         20 => Just(Fact::Step),

@@ -16,6 +16,7 @@ use tarn_wire::messages::fetch_response::PartitionData;
 use tarn_wire::messages::{FetchRequest, FetchResponse};
 use tarn_wire::{ErrorCode, Str};
 
+use super::SourceError;
 use super::connections::Connections;
 use crate::alignment::BatchThere;
 use crate::fetch::budget::{FetchBudget, Permit, size_of};
@@ -60,13 +61,13 @@ pub struct BatchLimits<'a> {
 /// Asks the leader of all these partitions. One answer for each, in their order.
 ///
 /// # Errors
-/// The connection failed.
+/// The connection failed, or leads to another cluster.
 pub async fn ask(
     connections: &Connections,
     endpoint: &Endpoint,
     questions: &[BatchQuestion],
     limits: &BatchLimits<'_>,
-) -> Result<Vec<BatchAnswer>, ClientError> {
+) -> Result<Vec<BatchAnswer>, SourceError> {
     let mut answers: BTreeMap<usize, BatchAnswer> = BTreeMap::new();
     let mut open: VecDeque<usize> = (0..questions.len()).collect();
     while let Some(&first) = open.front() {
@@ -87,7 +88,7 @@ pub async fn ask(
             Err(ClientError::TooLarge { .. }) => {
                 answers.insert(first, Ok(BatchThere::Larger));
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
         drop(memory);
         open.retain(|index| !answers.contains_key(index));

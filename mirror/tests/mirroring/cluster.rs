@@ -48,6 +48,8 @@ pub(crate) struct State {
     pub(crate) disk_is_full: bool,
     /// The batches that were refused for that.
     pub(crate) refused: usize,
+    /// The states that their partitions showed meanwhile.
+    pub(crate) shown_when_refused: Vec<MirrorState>,
 }
 
 #[derive(Default)]
@@ -251,7 +253,12 @@ impl Cluster {
         let leader_epoch = Epoch(self.leader_epoch(append.partition));
         let mut state = self.state();
         let disk_is_full = state.disk_is_full && !append.batches.is_empty();
-        state.refused += usize::from(disk_is_full);
+        if disk_is_full {
+            state.refused += 1;
+            let manager = state.manager.as_ref().expect("somebody appends");
+            let standing = manager.offsets("m", &[append.partition]).remove(0).expect("it is mirrored");
+            state.shown_when_refused.push(standing.state);
+        }
         let log = state.logs.entry(append.partition).or_default();
         if log.gate != Some(append.generation.0) {
             return MirrorAppended::StaleGeneration;

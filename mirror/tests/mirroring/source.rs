@@ -22,6 +22,8 @@ use tarn_wire::{ApiKey, ErrorCode, Message, Request, encode_response};
 pub(crate) struct State {
     pub(crate) cluster_id: String,
     pub(crate) port: u16,
+    /// Where its metadata say that its broker is, where that is not where it serves.
+    pub(crate) advertises: Option<u16>,
     pub(crate) topics: BTreeMap<String, Topic>,
     /// The offsets that sessions fetched from, in the order of the requests.
     pub(crate) fetched_from: Vec<i64>,
@@ -292,7 +294,7 @@ impl Source {
             brokers: vec![metadata_response::MetadataResponseBroker {
                 node_id: 1,
                 host: "127.0.0.1".into(),
-                port: i32::from(state.port),
+                port: i32::from(state.advertises.unwrap_or(state.port)),
                 ..Default::default()
             }],
             cluster_id: Some(state.cluster_id.as_str().into()),

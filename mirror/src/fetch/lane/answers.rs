@@ -45,13 +45,19 @@ impl<C: LocalCluster> Lane<C> {
         // Held back by its quota, a source leaves every partition out: that says nothing of them.
         let throttled_ms = u64::try_from(response.throttle_time_ms).unwrap_or(0);
         let is_held_back = throttled_ms > 0 && response.responses.is_empty();
-        if !is_held_back {
+        let code = ErrorCode(response.error_code);
+        if !is_held_back && code == ErrorCode::NONE {
             self.spec.progress.alive();
             self.response_bytes.answered(size_of(response));
         }
         self.spec.metrics.fetches.add(1);
         self.spec.metrics.fetch_ms.add(now_ms.saturating_sub(asked_at_ms));
-        if self.link.answered() {
+        // A session that is lost once begins anew; what answers nothing else does not serve its partitions.
+        let is_refused = code != ErrorCode::NONE && (!is_about_sessions(code) || self.sessions_lost > 0);
+        if is_refused {
+            self.link.refused(now_ms, code);
+            self.show_link();
+        } else if self.link.answered() {
             self.show_link();
         }
         if throttled_ms > 0 {
