@@ -1,7 +1,8 @@
 //! What `tarn mirror` prints: the proposal's tables, sentences and JSON (KIP-1279).
 //!
 //! What is not known is `-` in a table and absent from JSON. Tarn's own columns and keys stand behind the
-//! proposal's.
+//! proposal's. A lag that may have grown since the source last answered is not told like one of now: it is `>=`
+//! in Tarn's table, `lagAtLeast` in JSON, and `-` in the proposal's table, which has no place for its age.
 
 use std::io::Write;
 
@@ -88,8 +89,8 @@ pub(super) fn partitions(out: &mut impl Write, partitions: &[Standing], style: S
         ("LAG", 10),
         ("STATE", 12),
     ];
-    let ours = [("LAG-MS", 10), ("REASON", 30)];
-    let ours = if style == Style::Tarn { &ours[..] } else { &[] };
+    let ours = [("LAG-MS", 10), ("LAST-ANSWER-MS-AGO", 18), ("REASON", 30)];
+    let (ours, old) = if style == Style::Tarn { (&ours[..], Old::AtLeast) } else { (&[][..], Old::Unknown) };
     row(out, &[&proposal[..], ours].concat())?;
     for partition in partitions {
         let cells = [
@@ -98,9 +99,10 @@ pub(super) fn partitions(out: &mut impl Write, partitions: &[Standing], style: S
             partition.partition.to_string(),
             number(partition.source_offset),
             number(partition.destination_offset),
-            number(partition.lag()),
+            lag(partition, old),
             partition.state.clone(),
             number(partition.lag_ms),
+            number(partition.last_fetch_age_ms),
             reason(partition),
         ];
         let widths = proposal.iter().chain(ours).map(|(_, width)| *width);
@@ -185,6 +187,8 @@ struct PartitionJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason_code: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    lag_at_least: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     lag_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_fetch_age_ms: Option<i64>,
@@ -198,11 +202,12 @@ impl<'a> From<&'a Standing> for PartitionJson<'a> {
             partition: partition.partition,
             source_offset: partition.source_offset,
             destination_offset: partition.destination_offset,
-            lag: partition.lag(),
+            lag: partition.lag().filter(|_| partition.is_lag_current()),
             state: &partition.state,
             retry_attempt: partition.retry_attempt,
             error_message: partition.error_message.as_deref(),
             reason_code: partition.reason_code.as_deref(),
+            lag_at_least: partition.lag().filter(|_| !partition.is_lag_current()),
             lag_ms: partition.lag_ms,
             last_fetch_age_ms: partition.last_fetch_age_ms,
         }
@@ -218,6 +223,21 @@ fn print_json(out: &mut impl Write, value: &impl Serialize) -> Result<(), Failur
 fn row(out: &mut impl Write, cells: &[(&str, usize)]) -> Result<(), Failure> {
     let padded: Vec<String> = cells.iter().map(|(cell, width)| format!("{cell:<width$}")).collect();
     Ok(writeln!(out, "{}", padded.join(" ").trim_end())?)
+}
+
+/// How a lag is told that is not of now.
+#[derive(Clone, Copy)]
+enum Old {
+    AtLeast,
+    Unknown,
+}
+
+fn lag(partition: &Standing, old: Old) -> String {
+    match (partition.lag(), old) {
+        (Some(lag), Old::AtLeast) if !partition.is_lag_current() => format!(">={lag}"),
+        (Some(_), Old::Unknown) if !partition.is_lag_current() => number(None),
+        (lag, _) => number(lag),
+    }
 }
 
 fn number(number: Option<i64>) -> String {
@@ -258,6 +278,7 @@ mod tests {
             source_offset: Some(100),
             destination_offset: Some(90),
             state: "MIRRORING".to_owned(),
+            last_fetch_age_ms: Some(20),
             ..Standing::default()
         }
     }
@@ -281,15 +302,38 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_a_dash_in_tables_and_absent_from_json() {
-        let unknown = Standing { source_offset: None, ..standing() };
+        let unknown = Standing { source_offset: None, last_fetch_age_ms: None, ..standing() };
         let table = printed(|out| partitions(out, std::slice::from_ref(&unknown), Style::Tarn));
         let cells: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(cells, ["m", "orders", "2", "-", "90", "-", "MIRRORING", "-", "-"]);
+        assert_eq!(cells, ["m", "orders", "2", "-", "90", "-", "MIRRORING", "-", "-", "-"]);
         let printed: Value = serde_json::from_str(&printed(|out| json(out, &[unknown]))).unwrap();
         let keys: Vec<&String> = printed[0].as_object().unwrap().keys().collect();
         assert_eq!(keys.len(), 6, "{keys:?}");
         assert_eq!(printed[0]["destinationOffset"], 90);
         assert!(printed[0].get("lag").is_none() && printed[0].get("errorMessage").is_none());
+    }
+
+    #[test]
+    fn a_lag_that_may_have_grown_is_not_told_like_one_of_now() {
+        let gone = Standing {
+            state: "FAILED".to_owned(),
+            lag_ms: Some(60_000),
+            last_fetch_age_ms: Some(60_000),
+            ..standing()
+        };
+        let cells = |partition: &Standing, style| {
+            let table = printed(|out| partitions(out, std::slice::from_ref(partition), style));
+            let line = table.lines().nth(1).unwrap().to_owned();
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let shown = cells(&gone, Style::Tarn);
+        assert_eq!(shown[3..], ["100", "90", ">=10", "FAILED", "60000", "60000", "-"]);
+        assert_eq!(cells(&gone, Style::Proposal)[3..], ["100", "90", "-", "FAILED"]);
+        assert_eq!(cells(&standing(), Style::Tarn)[3..], ["100", "90", "10", "MIRRORING", "-", "20", "-"]);
+        let printed: Value = serde_json::from_str(&printed(|out| json(out, &[gone, standing()]))).unwrap();
+        let told = |index: usize| (printed[index].get("lag"), printed[index].get("lagAtLeast"));
+        assert_eq!(told(0), (None, Some(&10.into())));
+        assert_eq!(told(1), (Some(&10.into()), None));
     }
 
     #[test]

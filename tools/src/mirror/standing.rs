@@ -22,6 +22,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Where there is no terminal, a line is printed so often.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
 
+/// How old the source's last answer may be for a lag to be that of now. A source without news answers each
+/// `fetch.wait.max.ms`, half a second where that is not set.
+const CURRENT_WITHIN_MS: i64 = 5_000;
+
 /// The number of the retry where there is none any more.
 const NO_MORE_RETRIES: i16 = -1;
 
@@ -60,9 +64,19 @@ pub(super) struct Found {
 }
 
 impl Standing {
-    /// The records that the source has and this cluster lacks.
+    /// The records that the source had in its last answer and this cluster lacks.
     pub(super) fn lag(&self) -> Option<i64> {
         Some((self.source_offset? - self.destination_offset?).max(0))
+    }
+
+    /// True where the lag is that of now: the partition is fetched, and the source answers. Where it is not,
+    /// the source may have more by now.
+    pub(super) fn is_lag_current(&self) -> bool {
+        let reason = self.reason_code.as_deref().map(Reason::from_code);
+        let is_well =
+            reason.is_none_or(|reason| reason.is_some_and(|reason| reason.treatment() == Treatment::Notice));
+        let is_fresh = self.last_fetch_age_ms.is_some_and(|age_ms| age_ms <= CURRENT_WITHIN_MS);
+        self.is_mirroring() && is_well && is_fresh
     }
 
     pub(super) fn is_mirroring(&self) -> bool {
@@ -81,7 +95,7 @@ impl Standing {
     }
 
     fn is_copied(&self) -> bool {
-        self.is_mirroring() && self.lag() == Some(0)
+        self.is_lag_current() && self.lag() == Some(0)
     }
 }
 
@@ -216,6 +230,33 @@ mod tests {
         assert_eq!(standing(Some(4), Some(10)).lag(), Some(0));
         assert_eq!(standing(None, Some(4)).lag(), None);
         assert_eq!(standing(Some(4), None).lag(), None);
+    }
+
+    #[test]
+    fn a_lag_is_of_now_only_while_the_source_answers_and_the_partition_is_fetched() {
+        let well = Standing {
+            state: "MIRRORING".to_owned(),
+            source_offset: Some(4),
+            destination_offset: Some(4),
+            last_fetch_age_ms: Some(500),
+            ..Standing::default()
+        };
+        let is_copied = |standing: Standing| {
+            assert_eq!(standing.lag(), Some(0));
+            assert_eq!(standing.is_lag_current(), standing.is_copied());
+            standing.is_copied()
+        };
+        let with = |reason: &str| Standing { reason_code: Some(reason.to_owned()), ..well.clone() };
+        assert!(is_copied(well.clone()) && is_copied(with("SOURCE_GAP")));
+        for reason in ["SOURCE_UNREACHABLE", "SOURCE_ERROR", "SOURCE_OF_LATER_VERSIONS"] {
+            assert!(!is_copied(with(reason)), "{reason}");
+        }
+        for state in ["FAILED", "LOG_ALIGNMENT", "EPOCH_FENCING", "PAUSED", "STOPPED"] {
+            assert!(!is_copied(Standing { state: state.to_owned(), ..well.clone() }), "{state}");
+        }
+        for age_ms in [None, Some(60_000)] {
+            assert!(!is_copied(Standing { last_fetch_age_ms: age_ms, ..well.clone() }), "{age_ms:?}");
+        }
     }
 
     #[test]

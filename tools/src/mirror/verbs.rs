@@ -148,10 +148,12 @@ pub(super) fn summary(mirror: &str, partitions: &[Standing]) -> String {
     let mirroring = partitions.iter().filter(|partition| partition.is_mirroring()).count();
     let known: i64 = partitions.iter().filter_map(Standing::lag).sum();
     let unknown = partitions.iter().filter(|partition| partition.lag().is_none()).count();
+    let is_old = |partition: &Standing| partition.lag().is_some() && !partition.is_lag_current();
+    let at_least = if partitions.iter().any(is_old) { "at least " } else { "" };
     let lag = match (partitions.len() - unknown, unknown) {
         (0, _) => "lag not known yet".to_owned(),
-        (_, 0) => format!("lag {} records", thousands(known)),
-        _ => format!("lag {} records, not known yet of {unknown} partitions", thousands(known)),
+        (_, 0) => format!("lag {at_least}{} records", thousands(known)),
+        _ => format!("lag {at_least}{} records, not known yet of {unknown} partitions", thousands(known)),
     };
     let mut text = format!("{mirror}: {mirroring} of {} partitions mirroring, {lag}", partitions.len());
     if let Some(unwell) = partitions.iter().find(|partition| partition.reason_code.is_some()) {
@@ -181,6 +183,7 @@ mod tests {
             state: "MIRRORING".to_owned(),
             source_offset: Some(lag),
             destination_offset: Some(0),
+            last_fetch_age_ms: Some(20),
             ..Standing::default()
         };
         let unknown = Standing { state: "LOG_ALIGNMENT".to_owned(), ..Standing::default() };
@@ -189,6 +192,8 @@ mod tests {
         assert_eq!(said(&[known(1500)]), "m: 1 of 1 partitions mirroring, lag 1,500 records");
         let both = "m: 1 of 2 partitions mirroring, lag 0 records, not known yet of 1 partitions";
         assert_eq!(said(&[known(0), unknown]), both);
+        let old = Standing { last_fetch_age_ms: Some(60_000), ..known(7) };
+        assert_eq!(said(&[known(1), old]), "m: 2 of 2 partitions mirroring, lag at least 8 records");
     }
 
     #[test]

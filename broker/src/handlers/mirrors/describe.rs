@@ -7,6 +7,8 @@ use tarn_image::{MetadataImage, MirrorImage};
 use tarn_mirror::coordinator::PartitionState;
 use tarn_mirror::local_cluster::LogEnds;
 use tarn_mirror::manager::Standing;
+use tarn_mirror::reasons::Reason;
+use tarn_mirror::state::MirrorState;
 use tarn_record::{TopicId, TopicIdPartition};
 use tarn_wire::messages::describe_cluster_mirrors_request::DescribeMirrorTopic;
 use tarn_wire::messages::describe_cluster_mirrors_response::{
@@ -22,8 +24,10 @@ use crate::core::Core;
 
 /// Partitions in one answer at most.
 const PARTITIONS_PER_ANSWER: usize = 2000;
-/// What is shown of a partition that has no state yet.
+/// What is shown of a partition of which no state is known.
 const NO_STATE: &str = "UNKNOWN";
+/// What is said of a partition that was mirrored once and of which nobody says that it is.
+const NOBODY_MIRRORS: &str = "it was mirrored; no broker says that it leads and fetches it now";
 
 /// Serves DescribeClusterMirrors.
 pub async fn describe(
@@ -274,7 +278,8 @@ async fn rows(
         .collect()
 }
 
-/// One line: what is live on the leader wins over what was last written down.
+/// One line: what is live on the leader wins over what was last written down. That a partition is mirroring
+/// only its leader can say: written down it means that it was.
 fn row(
     partition: TopicIdPartition,
     known: Option<&PartitionState>,
@@ -293,6 +298,12 @@ fn row(
         reason_code: known.and_then(|known| known.reason_code.clone()),
         ..Default::default()
     };
+    let was_mirroring = known.and_then(|known| known.state) == Some(MirrorState::Mirroring);
+    if standing.is_none() && was_mirroring {
+        row.state_value = NO_STATE.into();
+        row.reason_code = Some(Reason::DestinationNoLeader.code().into());
+        row.error_message = Some(NOBODY_MIRRORS.into());
+    }
     if let Some(standing) = standing {
         row.state_value = standing.state.name().into();
         row.error_message = standing.message.map(Str::from);
@@ -346,6 +357,31 @@ mod tests {
             Split { shown: asked.partitions[..2].into(), others: asked.partitions[2..].into() }
         );
         assert_eq!(page.next.map(|next| next.partition_index), Some(2));
+    }
+
+    #[test]
+    fn what_was_written_down_does_not_say_that_a_partition_is_mirroring_now() {
+        let partition = topic("a", 1, 1).partitions[0];
+        let shown = |state, standing| {
+            let known = PartitionState { state, ..PartitionState::default() };
+            let row = row(partition, Some(&known), standing, None);
+            (row.state_value.to_string(), row.reason_code.map(|code| code.to_string()))
+        };
+        let nobody = Some("DESTINATION_NO_LEADER".to_owned());
+        assert_eq!(shown(Some(MirrorState::Mirroring), None), ("UNKNOWN".to_owned(), nobody));
+        assert_eq!(shown(Some(MirrorState::Stopped), None), ("STOPPED".to_owned(), None));
+        assert_eq!(shown(None, None), ("UNKNOWN".to_owned(), None));
+        let standing = Standing {
+            state: MirrorState::Mirroring,
+            retry_attempt: 0,
+            reason: None,
+            message: None,
+            source_high_watermark: None,
+            local_high_watermark: None,
+            lag_ms: None,
+            last_fetch_age_ms: None,
+        };
+        assert_eq!(shown(Some(MirrorState::LogAlignment), Some(standing)), ("MIRRORING".to_owned(), None));
     }
 
     #[test]
