@@ -8,7 +8,7 @@ use tarn_record::{BatchHeader, TopicIdPartition};
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
-use super::work::{Item, Outcome, Site};
+use super::job::{Item, Outcome, Site};
 use crate::alignment::{
     Alignment, BatchThere, Content, SameBatch, align, compare_batch, leaves_newest_batch_open,
 };

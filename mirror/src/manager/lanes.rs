@@ -5,30 +5,16 @@
 //! are one command.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use tarn_record::{BrokerId, TopicIdPartition};
 use tarn_transport::Endpoint;
 
-use super::mirror::{Context, Mirror};
-use super::{CoreTask, Event, MirrorCores, NodeLimits};
-use crate::fetch::budget::FetchBudget;
-use crate::fetch::lane::{self, LaneCommand, LaneSpec};
+use crate::fetch::lane::LaneCommand;
 use crate::fetch::plan::Assignment;
 use crate::fetch::progress::LaneProgress;
 use crate::limits;
-use crate::local_cluster::LocalCluster;
-use crate::partition::Want;
 use crate::post::Post;
-
-/// What new lanes are made of.
-pub(super) struct Crew<'a, M> {
-    pub(super) cores: &'a Rc<M>,
-    pub(super) budget: &'a Arc<FetchBudget>,
-    pub(super) limits: &'a NodeLimits,
-}
 
 /// The lanes of a mirror.
 #[derive(Default)]
@@ -39,13 +25,15 @@ pub(super) struct Lanes {
     placed: BTreeMap<TopicIdPartition, Place>,
 }
 
+/// The source broker of a lane, and which of its lanes it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    broker: BrokerId,
-    number: u64,
+pub(super) struct Key {
+    pub(super) broker: BrokerId,
+    pub(super) number: u64,
 }
 
-struct Lane {
+/// A lane, as it is told what to fetch.
+pub(super) struct Lane {
     id: u64,
     endpoint: Endpoint,
     commands: Arc<Post<LaneCommand>>,
@@ -64,83 +52,30 @@ struct Place {
     is_fetched: bool,
 }
 
-impl Mirror {
-    /// Gives partitions that are ready to lanes, which are begun where there are none.
-    pub(super) fn assign<C: LocalCluster, M: MirrorCores<C>>(
-        &mut self,
-        crew: &Crew<'_, M>,
-        next_number: &mut u64,
-        context: &mut Context<'_>,
-    ) {
-        for partition in std::mem::take(&mut self.ready) {
-            let Some(member) = self.partitions.get_mut(&partition) else { continue };
-            let Want::Fetch(leader, aligned, generation) = member.partition.want(context.now_ms) else {
-                self.settle(partition, context);
-                continue;
-            };
-            let Some(topic) = self.topics.get(&partition.topic_id) else { continue };
-            let Some(endpoint) = self.brokers.get(&leader.broker) else {
-                member.partition.source_lost();
-                self.settle(partition, context);
-                continue;
-            };
-            *next_number += 1;
-            let assignment = Assignment {
-                partition,
-                topic: topic.at_source.clone(),
-                serial: *next_number,
-                generation,
-                from: aligned.from,
-                last_epoch: aligned.last_epoch,
-                leader_epoch: leader.epoch,
-                compacted: aligned.compacted,
-            };
-            member.partition.joined_lane();
-            let key = Key { broker: leader.broker, number: hash(partition) % crew.limits.fetchers };
-            if !self.lanes.lanes.contains_key(&key) {
-                *next_number += 1;
-                let lane = self.begin_lane(key, endpoint.clone(), *next_number, crew, context);
-                self.lanes.lanes.insert(key, lane);
-            }
-            let progress = self.lanes.add(key, assignment);
-            self.show(partition, progress, context.shared);
-        }
-        self.lanes.send(context.now_ms);
-    }
-
-    fn begin_lane<C: LocalCluster, M: MirrorCores<C>>(
-        &self,
-        key: Key,
-        endpoint: Endpoint,
+impl Lane {
+    /// A lane that fetches nothing yet.
+    pub(super) fn new(
         id: u64,
-        crew: &Crew<'_, M>,
-        context: &Context<'_>,
+        endpoint: Endpoint,
+        commands: Arc<Post<LaneCommand>>,
+        progress: Arc<LaneProgress>,
     ) -> Lane {
-        let commands = Arc::new(Post::default());
-        let progress = LaneProgress::new(context.shared.clock);
-        let (shared, life) = (context.shared.clone(), self.life.clone());
-        let spec = LaneSpec {
-            client_id: format!("mirror-fetcher-{}-{}", key.number, self.life.mirror),
-            config: self.config.clone(),
-            endpoint: endpoint.clone(),
-            batch_max_bytes: crew.limits.batch_max_bytes,
-            commands: commands.clone(),
-            report: Box::new(move |report| {
-                shared.events.put(Event::Lane { mirror: life.clone(), lane: id, report });
-            }),
-            budget: crew.budget.clone(),
-            progress: progress.clone(),
-            metrics: context.shared.metrics.clone(),
-        };
-        let task: CoreTask<C> = Box::new(move |cluster| Box::pin(lane::run(spec, cluster)));
-        let cores = crew.cores.count().max(1) as u64;
-        crew.cores.spawn((id % cores) as usize, task);
         Lane { id, endpoint, commands, progress, adding: Vec::new(), fetching: 0, idle_since_ms: None }
     }
 }
 
 impl Lanes {
-    fn add(&mut self, key: Key, assignment: Assignment) -> Option<Arc<LaneProgress>> {
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.lanes.contains_key(&key)
+    }
+
+    /// Takes a lane that has just begun.
+    pub(super) fn begin(&mut self, key: Key, lane: Lane) {
+        self.lanes.insert(key, lane);
+    }
+
+    /// Gives a partition to a lane; its progress where there is that lane.
+    pub(super) fn add(&mut self, key: Key, assignment: Assignment) -> Option<Arc<LaneProgress>> {
         let (partition, serial) = (assignment.partition, assignment.serial);
         let id = self.lanes.get(&key)?.id;
         let place = Place { key, lane: id, serial, is_fetched: true };
@@ -156,7 +91,7 @@ impl Lanes {
     }
 
     /// Sends what was gathered, and ends lanes that have had nothing to fetch for long.
-    fn send(&mut self, now_ms: u64) {
+    pub(super) fn send(&mut self, now_ms: u64) {
         let mut idle = Vec::new();
         for (key, lane) in &mut self.lanes {
             if !lane.adding.is_empty() {
@@ -263,10 +198,4 @@ impl Lanes {
             lane.commands.put(command);
         }
     }
-}
-
-fn hash(partition: TopicIdPartition) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    partition.hash(&mut hasher);
-    hasher.finish()
 }

@@ -13,10 +13,11 @@ use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
 use super::board::{Board, Written};
+use super::job::{Item, Outcome, Site, Work};
 use super::lanes::Lanes;
 use super::refresh::Refresh;
-use super::work::{self, Item, Outcome, Work};
-use super::{Event, Life, NodeLimits, Shared};
+use super::shared::{Event, Life, NodeLimits, Shared};
+use super::work;
 use crate::alignment::Alignment;
 use crate::coordinator::{STATE_TOPIC, coordinator_partition};
 use crate::fetch::budget::FetchBudget;
@@ -262,7 +263,7 @@ impl Mirror {
             }
             self.running.insert(work);
             let (life, shared, cluster) = (self.life.clone(), context.shared.clone(), cluster.clone());
-            let site = work::Site {
+            let site = Site {
                 mirror: life.mirror.clone(),
                 connections: self.connections.clone(),
                 endpoint: work.broker().and_then(|broker| self.brokers.get(&broker).cloned()),

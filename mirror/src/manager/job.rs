@@ -1,0 +1,120 @@
+//! What is to be done for partitions, many at once, and what became of it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tarn_image::config::mirror::MirrorConfig;
+use tarn_record::{BrokerId, Epoch, PartitionIndex, TopicIdPartition};
+use tarn_transport::Endpoint;
+use tarn_wire::ErrorCode;
+
+use crate::alignment::{Alignment, Content};
+use crate::fetch::budget::FetchBudget;
+use crate::local_cluster::MirrorGeneration;
+use crate::partition::{Bound, Persisted, Want};
+use crate::reasons::Reason;
+use crate::source::connections::Connections;
+use crate::source::metadata::SourceLeader;
+use crate::state::MirrorState;
+
+/// The kinds of work; of each, one request at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Work {
+    /// Asking the coordinator that is this partition of `__mirror_state`.
+    ReadStates(PartitionIndex),
+    /// Having it write.
+    WriteStates(PartitionIndex),
+    /// Opening and closing gates.
+    Gates,
+    /// Comparing histories with one source broker.
+    Compare(BrokerId),
+    /// Having the controller raise leader epochs.
+    RaiseEpochs,
+}
+
+impl Work {
+    /// The work that a partition wants, whose state this coordinator keeps.
+    pub(super) fn of(want: Want, coordinator: PartitionIndex) -> Option<Work> {
+        match want {
+            Want::ReadState => Some(Work::ReadStates(coordinator)),
+            Want::WriteState(_) => Some(Work::WriteStates(coordinator)),
+            Want::OpenGate | Want::CloseGate => Some(Work::Gates),
+            Want::Compare(leader) => Some(Work::Compare(leader.broker)),
+            Want::RaiseEpoch(_) => Some(Work::RaiseEpochs),
+            Want::Nothing | Want::Wait(_) | Want::SourceMetadata | Want::Fetch(..) | Want::LeaveLane => None,
+        }
+    }
+
+    /// True where this is the work that a partition wants. Its coordinator may have become another one since
+    /// it was queued: the request finds the right one.
+    pub(super) fn is_wanted(self, want: Want) -> bool {
+        let coordinator = match self {
+            Work::ReadStates(coordinator) | Work::WriteStates(coordinator) => coordinator,
+            Work::Gates | Work::Compare(_) | Work::RaiseEpochs => PartitionIndex(0),
+        };
+        Work::of(want, coordinator) == Some(self)
+    }
+
+    /// The reason of partitions whose own cluster does not answer in time.
+    pub(super) fn unanswered(self) -> Reason {
+        match self {
+            Work::ReadStates(_) | Work::WriteStates(_) => Reason::CoordinatorUnavailable,
+            Work::Gates | Work::Compare(_) => Reason::DestinationNoLeader,
+            Work::RaiseEpochs => Reason::ControllerUnavailable,
+        }
+    }
+
+    /// The source broker that is asked.
+    pub(super) fn broker(self) -> Option<BrokerId> {
+        match self {
+            Work::Compare(broker) => Some(broker),
+            _ => None,
+        }
+    }
+}
+
+/// A partition for which work is done.
+pub(super) struct Item {
+    pub(super) partition: TopicIdPartition,
+    pub(super) life: u64,
+    pub(super) topic: Arc<str>,
+    pub(super) want: Want,
+    pub(super) bound: Bound,
+    pub(super) state_epoch: i32,
+    pub(super) trouble: Option<(Reason, Arc<str>)>,
+    pub(super) content: Content,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// What the coordinator has.
+    Read(Persisted),
+    /// The coordinator has written the state as this number, for this version of the binding.
+    Written { state: MirrorState, state_epoch: i32, version: i64 },
+    /// Somebody else has written meanwhile.
+    WrittenByOthers,
+    /// The gate is closed.
+    GateClosed,
+    /// The gate is open.
+    GateOpened(MirrorGeneration),
+    /// Histories were compared with this leader's.
+    Compared(SourceLeader, Alignment),
+    /// The controller has raised the leader epoch above this; the metadata will show it.
+    Raised(Epoch),
+    /// The source's broker does not lead it.
+    SourceLost(ErrorCode),
+    /// It went wrong.
+    Failed(Reason, String),
+}
+
+/// Where work is done.
+pub(super) struct Site {
+    pub(super) mirror: Arc<str>,
+    pub(super) connections: Rc<Connections>,
+    /// The source broker that is asked, where one is.
+    pub(super) endpoint: Option<Endpoint>,
+    pub(super) config: Arc<MirrorConfig>,
+    pub(super) batch_max_bytes: usize,
+    pub(super) budget: Arc<FetchBudget>,
+}
