@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use tarn_transport::ClientError;
 use tarn_wire::ErrorCode;
 
 use crate::backoff::Backoff;
 use crate::fetch::progress::LinkTrouble;
 use crate::limits;
 use crate::reasons::Reason;
+use crate::source::SourceError;
 
 /// One connection to a source broker.
 #[derive(Debug, Default)]
@@ -49,14 +49,14 @@ impl Link {
         self.trouble.take().is_some()
     }
 
-    /// No connection could be made, or it broke. `spread` is drawn from 0 to 1.
-    pub fn failed(&mut self, now_ms: u64, error: &ClientError, spread: f64) {
+    /// No connection to the cluster could be made, or it broke. `spread` is drawn from 0 to 1.
+    pub fn failed(&mut self, now_ms: u64, error: &SourceError, spread: f64) {
         let (since_ms, attempts) =
             self.trouble.as_ref().map_or((now_ms, 0), |was| (was.since_ms, was.attempts));
         let attempts = attempts.saturating_add(1);
         self.retry_at_ms = now_ms + Backoff::new(limits::RECONNECT_MS).wait_ms(attempts, spread);
         self.trouble = Some(LinkTrouble {
-            reason: reason(error),
+            reason: error.reason(),
             message: Arc::from(error.to_string()),
             since_ms,
             attempts,
@@ -91,18 +91,10 @@ impl Link {
     }
 }
 
-/// The reason code of what went wrong on the way to a source.
-pub fn reason(error: &ClientError) -> Reason {
-    match error {
-        ClientError::TooLarge { .. } => Reason::SourceError,
-        ClientError::HandshakeRefused { .. } => Reason::SourceAuthorizationFailed,
-        _ => Reason::SourceUnreachable,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tarn_transport::ClientError;
 
     #[test]
     fn attempts_are_spaced_and_count_from_the_first_failure() {
@@ -147,7 +139,7 @@ mod tests {
         assert_eq!(link.trouble(), None);
     }
 
-    fn closed() -> ClientError {
-        ClientError::Closed { detail: "the broker closed it".into() }
+    fn closed() -> SourceError {
+        ClientError::Closed { detail: "the broker closed it".into() }.into()
     }
 }

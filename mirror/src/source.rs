@@ -91,7 +91,7 @@ impl SourceError {
     /// The reason code that operators see.
     pub fn reason(&self) -> Reason {
         match self {
-            SourceError::Call(error) => crate::link::reason(error),
+            SourceError::Call(error) => reason_of(error),
             SourceError::Refused { code, .. } => Reason::of_refusal(*code),
             SourceError::NoClusterId => Reason::SourceError,
             SourceError::ClusterChanged { .. } => Reason::SourceClusterChanged,
@@ -181,6 +181,15 @@ fn is_pinned(pinned: &str, found: Option<&str>) -> Result<(), SourceError> {
         Some(found) if found == pinned => Ok(()),
         Some(found) => Err(SourceError::ClusterChanged { pinned: pinned.into(), found: found.into() }),
         None => Err(SourceError::NoClusterId),
+    }
+}
+
+/// The reason code of what went wrong on the way to a source.
+fn reason_of(error: &ClientError) -> Reason {
+    match error {
+        ClientError::TooLarge { .. } => Reason::SourceError,
+        ClientError::HandshakeRefused { .. } => Reason::SourceAuthorizationFailed,
+        _ => Reason::SourceUnreachable,
     }
 }
 

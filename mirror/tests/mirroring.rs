@@ -2,6 +2,8 @@
 
 #[path = "mirroring/cluster.rs"]
 mod cluster;
+#[path = "mirroring/lane_identity.rs"]
+mod lane_identity;
 #[path = "mirroring/source.rs"]
 mod source;
 

@@ -36,6 +36,7 @@ use super::plan::{Dialect, FetchPlan, FetchSizes, Naming, Received};
 use crate::limits;
 use crate::link::{CameUp, Link};
 use crate::local_cluster::LocalCluster;
+use crate::source::{SourceError, connections};
 use response_size::ResponseSize;
 use search::Search;
 
@@ -105,7 +106,7 @@ pub async fn run<C: LocalCluster>(spec: LaneSpec, cluster: C) {
         match lane.fetch(&client).await {
             Ok(()) => {}
             Err(error @ ClientError::TooLarge { .. }) => lane.too_large(&error),
-            Err(error) => lane.broke(&error),
+            Err(error) => lane.broke(&error.into()),
         }
         client.close();
     }
@@ -131,7 +132,8 @@ impl<C: LocalCluster> Lane<C> {
                 continue;
             }
             let (endpoint, options) = (self.spec.endpoint.clone(), self.client_options());
-            match self.obeying(Client::connect(&endpoint, &options)).await {
+            let pinned = self.spec.config.source_cluster_id.clone();
+            match self.obeying(connections::connect(&endpoint, &options, pinned.as_deref())).await {
                 Some(Ok(client)) => {
                     self.came_up(&client);
                     return Some(client);
@@ -246,7 +248,7 @@ impl<C: LocalCluster> Lane<C> {
         self.report_leaving();
     }
 
-    fn broke(&mut self, error: &ClientError) {
+    fn broke(&mut self, error: &SourceError) {
         self.closed_here = false;
         self.link.failed(self.now_ms(), error, fastrand::f64());
         self.spec.metrics.link_failures.add(1);

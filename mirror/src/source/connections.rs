@@ -94,8 +94,11 @@ impl Connections {
     }
 }
 
-/// A new connection, to a broker of the cluster `pinned`.
-async fn connect(
+/// A new connection, to a broker of the cluster `pinned`, where one is.
+///
+/// # Errors
+/// Why it cannot be made, or where it leads instead.
+pub async fn connect(
     endpoint: &Endpoint,
     options: &ClientOptions,
     pinned: Option<&str>,
