@@ -7,6 +7,9 @@ cd "$root" || exit 1
 kit=${TARN_KIT:-$root/target/kit}
 filter=
 long=no
+# The tarn to test, where TARN_BIN names none: the one with the checks of overflow and of what we assert.
+profile=dev
+target=${CARGO_TARGET_DIR:-$root/target}
 # Printed at the end: what each part was, its minutes, how it ended.
 parts=()
 failed=0
@@ -16,7 +19,7 @@ integration=(kafka faults clients)
 
 usage() {
     cat <<'USAGE'
-Usage: tests/run.sh [FILTER] [--long] [-- ARGUMENTS]
+Usage: tests/run.sh [FILTER] [--long] [--release] [-- ARGUMENTS]
 
 Without a FILTER: formatting, lints, the tests beside the code, the simulation, the tidiness of the tree, and
 the tests against real Apache Kafka (from Maven), other clients, and faults. With one: the tests whose name
@@ -24,6 +27,7 @@ contains it, `kafka::mirror` or `a_deposed_leader`, say; the first part may be a
 clients, sim, tidy) or a crate (tarn-log).
 
   --long    also the tests that take long (those marked as ignored)
+  --release against the optimised tarn, as it is shipped, instead of the one that checks overflow and assertions
   --help    this text
   ARGUMENTS for the test binaries, as `--nocapture`
 
@@ -42,6 +46,7 @@ arguments=()
 while [ $# -gt 0 ]; do
     case $1 in
     --long) long=yes ;;
+    --release) profile=release ;;
     --help | -h)
         usage
         exit 0
@@ -94,12 +99,15 @@ finish() {
     exit
 }
 
-# The tarn that is tested is the one that is shipped; tests themselves are compiled quickly, with the
-# assertions of a debug build.
 cargo_test() { cargo test -q "$@"; }
 
+build_tarn() {
+    if [ -n "${TARN_BIN:-}" ]; then return 0; fi
+    cargo build --profile "$profile" -p tarn
+}
+
 build() {
-    cargo build --release -p tarn &&
+    build_tarn &&
         cargo test -q --workspace --no-run &&
         cargo test -q -p tarn-tests --no-run "${integration[@]/#/--test=}"
 }
@@ -113,11 +121,18 @@ libtest() {
 }
 mapfile -d '' -t for_libtest < <(libtest)
 
+tarn_bin() {
+    case $profile in
+    dev) echo "$target/debug/tarn" ;;
+    *) echo "$target/$profile/tarn" ;;
+    esac
+}
+
 # Each integration test binary, with the tests whose name contains $1.
 integration_tests() {
     local binary status=0
     for binary in "${binaries[@]}"; do
-        part "$binary: against real programs" cargo_test -p tarn-tests --test "$binary" -- \
+        part "$binary: against real programs" env TARN_BIN="${TARN_BIN:-$(tarn_bin)}" cargo test -q -p tarn-tests --test "$binary" -- \
             ${1:+"$1"} ${for_libtest[@]+"${for_libtest[@]}"} || status=1
     done
     return $status
@@ -159,7 +174,7 @@ if [ -z "$filter" ]; then
     part "tests beside the code, simulation, tidiness" cargo_test --workspace -- \
         ${for_libtest[@]+"${for_libtest[@]}"}
 else
-    part "build" cargo build --release -p tarn || finish
+    part "build" build_tarn || finish
     if [ "${#binaries[@]}" -gt 1 ]; then
         part "tests beside the code, simulation, tidiness" cargo_test --workspace -- "$inside" \
             ${for_libtest[@]+"${for_libtest[@]}"}

@@ -21,8 +21,8 @@ pub fn kit_dir() -> PathBuf {
 /// Where it is not built.
 pub fn tarn_binary() -> PathBuf {
     let binary =
-        env::var_os("TARN_BIN").map_or_else(|| source_root().join("target/release/tarn"), PathBuf::from);
-    assert!(binary.is_file(), "{} is missing: cargo build --release -p tarn", binary.display());
+        env::var_os("TARN_BIN").map_or_else(|| source_root().join("target/debug/tarn"), PathBuf::from);
+    assert!(binary.is_file(), "{} is missing: cargo build -p tarn", binary.display());
     binary
 }
 
