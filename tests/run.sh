@@ -131,9 +131,10 @@ tarn_bin() {
 # Each integration test binary, with the tests whose name contains $1.
 integration_tests() {
     local binary status=0
+    export TARN_BIN=${TARN_BIN:-$(tarn_bin)}
     for binary in "${binaries[@]}"; do
-        part "$binary: against real programs" env TARN_BIN="${TARN_BIN:-$(tarn_bin)}" cargo test -q -p tarn-tests --test "$binary" -- \
-            ${1:+"$1"} ${for_libtest[@]+"${for_libtest[@]}"} || status=1
+        part "$binary: against real programs" cargo_test -p tarn-tests --test "$binary" -- ${1:+"$1"} \
+            ${for_libtest[@]+"${for_libtest[@]}"} || status=1
     done
     return $status
 }
