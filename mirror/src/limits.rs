@@ -35,6 +35,8 @@ pub const EPOCH_LEAP: i32 = 10;
 
 /// The longest a source may hold a request back by its quota before the lane asks again.
 pub const THROTTLE_MAX: Duration = Duration::from_secs(30);
+/// A source's quota that holds fetches back for less is not shown, in milliseconds.
+pub const THROTTLE_SHOWN_MS: u64 = 1_000;
 
 /// The first and the longest wait before a source broker is tried again.
 pub const RECONNECT_MS: (u64, u64) = (50, 3_000);

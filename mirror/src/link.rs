@@ -66,10 +66,21 @@ impl Link {
     /// The broker has been silent for longer than it was asked to wait.
     pub fn late(&mut self, now_ms: u64, asked_at_ms: u64) {
         let silent_ms = now_ms.saturating_sub(asked_at_ms);
+        self.trouble.take_if(|trouble| trouble.reason == Reason::Throttled);
         self.trouble.get_or_insert_with(|| LinkTrouble {
             reason: Reason::SourceUnreachable,
             message: Arc::from(format!("the source broker has not answered a fetch for {silent_ms} ms")),
             since_ms: asked_at_ms,
+            attempts: 0,
+        });
+    }
+
+    /// The broker answers, and its quota wants no request for this long.
+    pub fn held_back(&mut self, now_ms: u64, wait_ms: u64) {
+        self.trouble.get_or_insert_with(|| LinkTrouble {
+            reason: Reason::Throttled,
+            message: Arc::from(format!("the source's quota holds fetches back for {wait_ms} ms")),
+            since_ms: now_ms,
             attempts: 0,
         });
     }
@@ -137,6 +148,20 @@ mod tests {
         assert_eq!(link.trouble().map(|trouble| trouble.reason), Some(Reason::SourceAuthorizationFailed));
         assert!(link.answered());
         assert_eq!(link.trouble(), None);
+    }
+
+    #[test]
+    fn a_quota_is_shown_until_the_next_answer_and_hides_no_silence() {
+        let mut link = Link::default();
+        link.held_back(1000, 9000);
+        let reason = |link: &Link| link.trouble().map(|trouble| trouble.reason);
+        assert_eq!(reason(&link), Some(Reason::Throttled));
+        link.late(20_000, 10_000);
+        assert_eq!(reason(&link), Some(Reason::SourceUnreachable));
+        link.held_back(20_000, 9000);
+        assert_eq!(reason(&link), Some(Reason::SourceUnreachable));
+        assert!(link.answered());
+        assert_eq!(reason(&link), None);
     }
 
     fn closed() -> SourceError {

@@ -73,6 +73,8 @@ reasons! {
     SourceClusterChanged "SOURCE_CLUSTER_CHANGED" Retried,
     /// The source removed records before they could be copied.
     SourceGap "SOURCE_GAP" Notice,
+    /// The mirror's configuration cannot be used: nothing of it is mirrored until it is changed.
+    ConfigInvalid "CONFIG_INVALID" Terminal,
     /// A topic of this cluster has the source's name and another id.
     TopicIdConflict "TOPIC_ID_CONFLICT" Terminal,
     /// The local log holds records that the source does not have.
@@ -99,7 +101,7 @@ reasons! {
     ControllerUnavailable "CONTROLLER_UNAVAILABLE" Retried,
     /// The source's leader epoch is above ours, which is being raised.
     EpochBehind "EPOCH_BEHIND" Retried,
-    /// The mirror is held back by its own throttle.
+    /// Fetches are held back by the source's quota, or by the mirror's own throttle.
     Throttled "THROTTLED" Notice,
 }
 

@@ -54,6 +54,15 @@ impl SourceTopic {
     }
 }
 
+/// An address of the source that leads to another cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The address.
+    pub address: String,
+    /// The id of the cluster there.
+    pub cluster: String,
+}
+
 /// Why the source gave no answer.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SourceError {
@@ -72,12 +81,14 @@ pub enum SourceError {
         code: ErrorCode,
     },
     /// The addresses lead to another cluster than before.
-    #[error("the source is cluster {found}, but the mirror was made for cluster {pinned}")]
+    #[error("{}", said_of_another(.pinned, .elsewhere, .silent))]
     ClusterChanged {
         /// The id that the mirror was made for.
         pinned: String,
-        /// The id found.
-        found: String,
+        /// The addresses that lead elsewhere.
+        elsewhere: Vec<Elsewhere>,
+        /// What was wrong with the addresses that lead nowhere.
+        silent: Vec<String>,
     },
     /// The addresses lead to this very cluster.
     #[error("the source is this cluster itself ({0}): a mirror needs another one")]
@@ -170,18 +181,32 @@ pub fn identify(
 ) -> Result<String, SourceError> {
     let found = metadata.cluster_id.clone().ok_or(SourceError::NoClusterId)?;
     if let Some(pinned) = &config.source_cluster_id {
-        is_pinned(pinned, Some(&found))?;
+        is_pinned(pinned, Some(&found), "the source")?;
     }
     if found == own_cluster_id { Err(SourceError::Loop(found)) } else { Ok(found) }
 }
 
 /// Whether what a broker says of its cluster is what a mirror was made for.
-fn is_pinned(pinned: &str, found: Option<&str>) -> Result<(), SourceError> {
+fn is_pinned(pinned: &str, found: Option<&str>, address: &str) -> Result<(), SourceError> {
     match found {
         Some(found) if found == pinned => Ok(()),
-        Some(found) => Err(SourceError::ClusterChanged { pinned: pinned.into(), found: found.into() }),
+        Some(found) => {
+            let elsewhere = vec![Elsewhere { address: address.into(), cluster: found.into() }];
+            Err(SourceError::ClusterChanged { pinned: pinned.into(), elsewhere, silent: Vec::new() })
+        }
         None => Err(SourceError::NoClusterId),
     }
+}
+
+fn said_of_another(pinned: &str, elsewhere: &[Elsewhere], silent: &[String]) -> String {
+    let led = |one: &Elsewhere| format!("{} leads to cluster {}", one.address, one.cluster);
+    let led: Vec<String> = elsewhere.iter().map(led).collect();
+    let mut said = format!("{}, but the mirror was made for cluster {pinned}", led.join(" and "));
+    for silent in silent {
+        said.push_str("; ");
+        said.push_str(silent);
+    }
+    said
 }
 
 /// The reason code of what went wrong on the way to a source.
@@ -201,7 +226,7 @@ mod tests {
     #[test]
     fn a_source_that_answers_is_never_said_to_be_unreachable() {
         let api = ApiKey::METADATA;
-        let changed = SourceError::ClusterChanged { pinned: "east".into(), found: "north".into() };
+        let changed = is_pinned("east", Some("north"), "a:1").unwrap_err();
         for (error, reason) in [
             (SourceError::NoClusterId, Reason::SourceError),
             (SourceError::Refused { api, code: ErrorCode::INVALID_REQUEST }, Reason::SourceError),
@@ -220,8 +245,11 @@ mod tests {
         let free = MirrorConfig::resolve(&stored([given[0]]).unwrap()).unwrap();
         let metadata = |id: &str| SourceMetadata { cluster_id: Some(id.into()), ..SourceMetadata::default() };
         assert_eq!(identify(&pinned, &metadata("east"), "west"), Ok("east".to_owned()));
-        let changed = SourceError::ClusterChanged { pinned: "east".into(), found: "north".into() };
-        assert_eq!(identify(&pinned, &metadata("north"), "west"), Err(changed));
+        let changed = identify(&pinned, &metadata("north"), "west").unwrap_err();
+        assert_eq!(
+            changed.to_string(),
+            "the source leads to cluster north, but the mirror was made for cluster east"
+        );
         assert_eq!(identify(&free, &metadata("west"), "west"), Err(SourceError::Loop("west".into())));
         assert_eq!(identify(&free, &SourceMetadata::default(), "west"), Err(SourceError::NoClusterId));
     }

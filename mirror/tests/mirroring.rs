@@ -10,6 +10,7 @@ mod source;
 use std::time::{Duration, Instant};
 
 use cluster::{COORDINATORS, Cluster};
+use futures_lite::future;
 use source::{Serving, Source};
 use tarn_image::config::mirror::{MirrorConfig, Patterns, stored};
 use tarn_image::config::server::MirrorNodeConfig;
@@ -19,7 +20,7 @@ use tarn_mirror::reasons::Reason;
 use tarn_mirror::source::{SourceError, cluster_id, resolve};
 use tarn_mirror::state::MirrorState;
 use tarn_record::{PartitionIndex, TopicIdPartition, ValidBatch};
-use tarn_runtime::{CoreHandle, CoreSpec, Queue, spawn, spawn_core};
+use tarn_runtime::{CoreHandle, CoreSpec, Queue, sleep, spawn, spawn_core};
 use tarn_wire::ErrorCode;
 
 #[test]
@@ -66,6 +67,56 @@ fn a_restart_goes_on_where_it_was_and_writes_no_state() {
     let fetched_from = source.state().fetched_from.clone();
     assert_eq!(fetched_from.iter().min(), Some(&end), "only what was missing is fetched");
     assert_eq!(source.state().compared_at, [end - 1], "and the newest batch again, to compare it");
+}
+
+#[test]
+fn mirroring_is_not_shown_while_lanes_die() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 1);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    let state = || mirror.standing(&cluster, "orders", 0).map(|now| now.state);
+    eventually(|| state() == Some(MirrorState::Mirroring));
+    cluster.state().lanes_die = true;
+    eventually(|| state() != Some(MirrorState::Mirroring));
+    let standing = mirror.standing(&cluster, "orders", 0).expect("it is mirrored");
+    assert_eq!(standing.reason, Some(Reason::DestinationNoLeader));
+    eventually(|| {
+        assert_ne!(state(), Some(MirrorState::Mirroring), "nobody fetches it");
+        cluster.state().lanes_died >= 4
+    });
+    cluster.state().lanes_die = false;
+    produce(&source, "orders", 0, 1);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    let well = |now: &Standing| now.state == MirrorState::Mirroring && now.reason.is_none();
+    eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(well));
+}
+
+#[test]
+fn a_mirror_whose_configuration_cannot_be_used_says_so_until_it_is_changed() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 1);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    for (key, bad, good) in [("topics.include", "(", "orders"), ("fetch.max.bytes", "many", "1000000")] {
+        cluster.configure(key, bad);
+        let standing = eventually_some(|| {
+            mirror.standing(&cluster, "orders", 0).filter(|now| now.state == MirrorState::Failed)
+        });
+        assert_eq!(standing.reason, Some(Reason::ConfigInvalid));
+        assert!(standing.message.is_some_and(|said| said.contains(key)), "{key}");
+        cluster.configure(key, good);
+        produce(&source, "orders", 0, 1);
+        eventually(|| caught_up(&source, &cluster, "orders", 1));
+        let well = |now: &Standing| now.state == MirrorState::Mirroring && now.reason.is_none();
+        eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(well));
+    }
 }
 
 #[test]
@@ -260,9 +311,15 @@ fn a_source_that_holds_fetches_back_by_its_quota_says_nothing_new_of_its_partiti
     let standing = mirror.standing(&cluster, "orders", 0).expect("it is mirrored");
     assert_eq!(standing.state, MirrorState::Mirroring);
     assert!(standing.last_fetch_age_ms.is_some_and(|age_ms| age_ms >= held_back_ms), "{standing:?}");
+    assert_eq!(standing.reason, None, "so short a wait is not worth a word");
+    source.state().throttle_ms = 1_000;
+    let held_back = |now: &Standing| now.reason == Some(Reason::Throttled);
+    let standing = eventually_some(|| mirror.standing(&cluster, "orders", 0).filter(held_back));
+    assert_eq!(standing.state, MirrorState::Mirroring);
     source.state().throttle_ms = 0;
     produce(&source, "orders", 0, 1);
     eventually(|| caught_up(&source, &cluster, "orders", 1));
+    eventually(|| mirror.standing(&cluster, "orders", 0).is_some_and(|now| now.reason.is_none()));
 }
 
 #[test]
@@ -672,7 +729,27 @@ impl MirrorCores<Cluster> for SameCore {
     }
 
     fn spawn(&self, _: usize, task: CoreTask<Cluster>) {
-        spawn(Queue::Mirror, task(self.0.clone())).detach();
+        let cluster = self.0.clone();
+        let lane = task(cluster.clone());
+        spawn(Queue::Mirror, async move {
+            let is_dying = || cluster.state().lanes_die;
+            if is_dying() {
+                // It stands there for a while before it is found dead.
+                sleep(Duration::from_millis(30)).await;
+                drop(lane);
+            } else {
+                let dies = async {
+                    while !is_dying() {
+                        sleep(Duration::from_millis(5)).await;
+                    }
+                };
+                future::or(lane, dies).await;
+            }
+            if is_dying() {
+                cluster.state().lanes_died += 1;
+            }
+        })
+        .detach();
     }
 }
 

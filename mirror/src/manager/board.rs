@@ -79,6 +79,8 @@ pub(super) struct Board {
 struct MirrorBoard {
     partitions: BTreeMap<TopicIdPartition, (Written, Option<Arc<LaneProgress>>)>,
     tasks: BTreeMap<TaskName, Task>,
+    /// Why the mirror does not run: its configuration cannot be used.
+    unusable: Option<Arc<str>>,
     /// The clusters from which the source has what it is asked for.
     upstream: BTreeSet<String>,
 }
@@ -87,8 +89,9 @@ struct MirrorBoard {
 struct Task {
     succeeded_at_ms: Option<u64>,
     trouble: Option<(Reason, Arc<str>)>,
-    /// How often in a row it has failed.
-    failures: i16,
+    /// How many looks have led to another cluster since one led to the source. Those that led nowhere are not
+    /// counted: they say nothing of which cluster it is.
+    looks_elsewhere: i16,
 }
 
 impl Board {
@@ -99,6 +102,12 @@ impl Board {
     pub(super) fn begin(&self, mirror: &Arc<str>) {
         let tasks = [(TaskName::Metadata, Task::default()), (TaskName::Topics, Task::default())];
         let board = MirrorBoard { tasks: tasks.into(), ..MirrorBoard::default() };
+        self.mirrors().insert(mirror.clone(), board);
+    }
+
+    /// The mirror does not run, for its configuration cannot be used.
+    pub(super) fn cannot_begin(&self, mirror: &Arc<str>, why: &str) {
+        let board = MirrorBoard { unusable: Some(Arc::from(why)), ..MirrorBoard::default() };
         self.mirrors().insert(mirror.clone(), board);
     }
 
@@ -133,7 +142,9 @@ impl Board {
                 Ok(()) => *task = Task { succeeded_at_ms: Some(now_ms), ..Task::default() },
                 Err(trouble) => {
                     task.trouble = Some(trouble);
-                    task.failures = task.failures.saturating_add(1);
+                    if task.leads_elsewhere() {
+                        task.looks_elsewhere = task.looks_elsewhere.saturating_add(1);
+                    }
                 }
             }
         }
@@ -160,6 +171,15 @@ impl Board {
         let now_ms = self.clock.now_ms();
         let mirrors = self.mirrors();
         let Some(board) = mirrors.get(mirror) else { return Vec::new() };
+        if let Some(why) = &board.unusable {
+            return vec![TaskStanding {
+                name: "configuration",
+                state: "failing",
+                reason: Some(Reason::ConfigInvalid),
+                message: Some(why.to_string()),
+                last_success_age_ms: None,
+            }];
+        }
         let standing = |(name, task): (&TaskName, &Task)| TaskStanding {
             name: match name {
                 TaskName::Metadata => "metadata",
@@ -194,6 +214,18 @@ impl MirrorBoard {
     /// That the source has become another cluster comes first; then a partition's own trouble, its link's,
     /// that of finding the source at all, and what it has missed.
     fn standing(&self, partition: TopicIdPartition) -> Option<Standing> {
+        if let Some(why) = &self.unusable {
+            return Some(Standing {
+                state: MirrorState::Failed,
+                retry_attempt: -1,
+                reason: Some(Reason::ConfigInvalid),
+                message: Some(why.to_string()),
+                source_high_watermark: None,
+                local_high_watermark: None,
+                lag_ms: None,
+                last_fetch_age_ms: None,
+            });
+        }
         let (written, lane) = self.partitions.get(&partition)?;
         let metadata = self.tasks.get(&TaskName::Metadata);
         let elsewhere = metadata.filter(|task| written.waits_for_source && task.leads_elsewhere());
@@ -215,7 +247,7 @@ impl MirrorBoard {
             lane.as_ref().and_then(|lane| lane.of(partition)).unwrap_or_default();
         Some(Standing {
             state: elsewhere.map_or(written.state, |_| MirrorState::Failed),
-            retry_attempt: elsewhere.map_or(written.retry_attempt, |task| task.failures),
+            retry_attempt: elsewhere.map_or(written.retry_attempt, |task| task.looks_elsewhere),
             reason: trouble.as_ref().map(|(reason, _)| *reason),
             message: trouble.map(|(_, message)| message.to_string()),
             source_high_watermark: lag.map(|lag| lag.source_high_watermark),
@@ -278,6 +310,8 @@ mod tests {
         let before = Some((Reason::SourceLeaderUnknown, Arc::from("it was asked")));
         board.write("m", partition(), Written { trouble: before, ..waiting() }, None);
         for attempt in 1..=2 {
+            board.task("m", TaskName::Metadata, Err((Reason::SourceUnreachable, "nobody".into())));
+            assert_eq!(standing(&board).state, MirrorState::LogAlignment, "it is only unreachable");
             board.task("m", TaskName::Metadata, Err(told_so()));
             let now = standing(&board);
             assert_eq!((now.state, now.retry_attempt), (MirrorState::Failed, attempt));
@@ -297,6 +331,19 @@ mod tests {
         board.write("m", partition(), waiting(), None);
         board.task("m", TaskName::Metadata, Ok(()));
         assert_eq!((standing(&board).state, standing(&board).reason), (MirrorState::LogAlignment, None));
+    }
+
+    #[test]
+    fn a_mirror_that_cannot_begin_says_why_until_it_can() {
+        let board = board();
+        board.cannot_begin(&Arc::from("m"), "fetch.max.bytes is no number");
+        let failed = standing(&board);
+        assert_eq!((failed.state, failed.reason), (MirrorState::Failed, Some(Reason::ConfigInvalid)));
+        assert_eq!(failed.message.as_deref(), Some("fetch.max.bytes is no number"));
+        assert_eq!((board.tasks("m")[0].name, board.tasks("m")[0].state), ("configuration", "failing"));
+        board.begin(&Arc::from("m"));
+        assert_eq!(board.standings("m", &[partition()]), [None]);
+        assert_eq!(board.tasks("m")[0].state, "waiting");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tarn_image::MetadataImage;
-use tarn_record::{BrokerId, TopicId};
+use tarn_record::{BrokerId, TopicId, TopicIdPartition};
 use tarn_runtime::{Queue, spawn};
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
@@ -18,7 +18,7 @@ use crate::limits;
 use crate::local_cluster::LocalCluster;
 use crate::partition::Want;
 use crate::reasons::{Reason, is_about_permission};
-use crate::source::metadata::{TopicMetadata, Topics};
+use crate::source::metadata::{SourceLeader, TopicMetadata, Topics};
 use crate::source::upstream::Upstream;
 use crate::source::{SourceError, SourceTopic, configs, identify};
 use crate::sync::discovery::discover;
@@ -140,14 +140,34 @@ impl Mirror {
         upstream: &Upstream,
         context: &mut Context<'_>,
     ) {
+        if let Some((reason, message)) = self.trouble_of(id, there, upstream, context.now_ms) {
+            return self.topic_failed(id, reason, &message, context);
+        }
         let Some(topic) = self.topics.get_mut(&id) else { return };
-        let name = topic.at_source.name.clone();
-        let comes_back = upstream.loop_of(&name, &self.own_cluster_id);
+        topic.missed_at_ms = None;
+        let at_source = TopicAtSource { name: topic.at_source.name.clone(), id: there.id };
+        if there.error == ErrorCode::NONE && *topic.at_source != at_source {
+            topic.at_source = Arc::new(at_source);
+        }
+        for partition in self.partitions_of(id) {
+            self.take_leader(partition, there.partitions.get(&partition.partition).copied(), context);
+        }
+    }
+
+    /// Why a topic cannot be mirrored as the source has it, or has it not.
+    fn trouble_of(
+        &mut self,
+        id: TopicId,
+        there: &TopicMetadata,
+        upstream: &Upstream,
+        now_ms: u64,
+    ) -> Option<(Reason, String)> {
+        let topic = self.topics.get_mut(&id)?;
+        let name = &topic.at_source.name;
         let is_another = !there.id.is_zero() && there.id != id;
-        let failure = match there.error {
+        match there.error {
             ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
-                let missed_ms =
-                    context.now_ms.saturating_sub(*topic.missed_at_ms.get_or_insert(context.now_ms));
+                let missed_ms = now_ms.saturating_sub(*topic.missed_at_ms.get_or_insert(now_ms));
                 let reason = match missed_ms >= limits::DELETED_LOOKS_APART_MS {
                     true => Reason::SourceTopicDeleted,
                     false => Reason::SourceLeaderUnknown,
@@ -161,33 +181,28 @@ impl Mirror {
                 Reason::SourceTopicRecreated,
                 format!("topic {name} has the id {} at the source, {id} here", there.id),
             )),
-            ErrorCode::NONE => comes_back.map(|why| (Reason::MirrorLoop, why)),
+            ErrorCode::NONE => Some((Reason::MirrorLoop, upstream.loop_of(name, &self.own_cluster_id)?)),
             _ => None,
-        };
-        if let Some((reason, message)) = failure {
-            return self.topic_failed(id, reason, &message, context);
         }
-        topic.missed_at_ms = None;
-        let at_source = TopicAtSource { name, id: there.id };
-        if there.error == ErrorCode::NONE && *topic.at_source != at_source {
-            topic.at_source = Arc::new(at_source);
+    }
+
+    fn take_leader(
+        &mut self,
+        partition: TopicIdPartition,
+        leader: Option<SourceLeader>,
+        context: &mut Context<'_>,
+    ) {
+        let Some(member) = self.partitions.get_mut(&partition) else { return };
+        let before = member.partition.source();
+        member.partition.source_seen(leader);
+        let is_changed = !member.partition.is_in_lane() || member.partition.source() != before;
+        let is_leaderless = member.partition.want(context.now_ms) == Want::SourceMetadata;
+        if is_leaderless {
+            let message = "the source has no leader for the partition just now";
+            self.fail(partition, Reason::SourceLeaderUnknown, message.into(), context);
         }
-        for partition in self.partitions_of(id) {
-            let Some(member) = self.partitions.get_mut(&partition) else { continue };
-            let before = member.partition.source();
-            member.partition.source_seen(there.partitions.get(&partition.partition).copied());
-            let is_leaderless = member.partition.want(context.now_ms) == Want::SourceMetadata;
-            if is_leaderless {
-                let message = "the source has no leader for the partition just now";
-                self.fail(partition, Reason::SourceLeaderUnknown, message.into(), context);
-            }
-            if is_leaderless
-                || self.partitions.get(&partition).is_some_and(|member| {
-                    !member.partition.is_in_lane() || member.partition.source() != before
-                })
-            {
-                self.settle(partition, context);
-            }
+        if is_leaderless || is_changed {
+            self.settle(partition, context);
         }
     }
 

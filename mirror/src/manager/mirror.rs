@@ -112,7 +112,7 @@ impl Mirror {
     }
 
     /// Takes another configuration over where only filters changed; false where the mirror must begin
-    /// another life.
+    /// another life, or cannot.
     pub(super) fn reconfigure(&mut self, configs: &ConfigMap) -> bool {
         let of_connections = |map: &ConfigMap| -> ConfigMap {
             let kept = map.iter().filter(|(key, _)| !FILTERS.contains(&&***key));
@@ -121,11 +121,10 @@ impl Mirror {
         if of_connections(&self.configs) != of_connections(configs) {
             return false;
         }
-        if let Ok(config) = MirrorConfig::resolve(configs) {
-            self.config = Arc::new(config);
-            self.configs = configs.clone();
-            self.refresh.look_now();
-        }
+        let Ok(config) = MirrorConfig::resolve(configs) else { return false };
+        self.config = Arc::new(config);
+        self.configs = configs.clone();
+        self.refresh.look_now();
         true
     }
 
@@ -422,7 +421,11 @@ impl Mirror {
             LaneReport::Ended => {
                 for partition in self.lanes.ended(lane) {
                     if let Some(member) = self.partitions.get_mut(&partition) {
+                        // A lane that is told to end fetches nothing any more: this one has died.
                         member.partition.left_lane();
+                        member.partition.doubt();
+                        let message = "its fetcher has ended and is begun again";
+                        self.fail(partition, Reason::DestinationNoLeader, message.into(), context);
                         self.settle(partition, context);
                     }
                 }

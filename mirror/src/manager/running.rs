@@ -154,17 +154,18 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
             }
             Err(error) => {
                 tracing::error!(mirror = %name, %error, "the mirror's configuration cannot be used");
+                self.shared.board.cannot_begin(name, &error.to_string());
                 false
             }
         }
     }
 
     fn drop_mirror(&mut self, name: &Arc<str>) {
+        self.shared.board.end(name);
         let Some(mut mirror) = self.mirrors.remove(name) else { return };
         mirror.stop_lanes();
         mirror.close_gates(&self.cluster);
         self.homes.retain(|_, home| home != name);
-        self.shared.board.end(name);
     }
 
     /// A topic is new, changed or gone: which of its partitions are mirrored here, and by which mirror?

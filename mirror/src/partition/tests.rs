@@ -376,8 +376,8 @@ enum Fact {
 
 proptest! {
     /// Whatever happens in whatever order: it is fetched only under an open gate, after a comparison and
-    /// with MIRRORING persisted; MIRRORING is shown only then, and after a fault only once something was
-    /// appended; and every state that is written may follow the one before.
+    /// with MIRRORING persisted, and no longer once its source is lost; MIRRORING is shown only then, and after a
+    /// fault only once something was appended; and every state that is written may follow the one before.
     #[test]
     fn it_is_fetched_only_when_all_is_in_order(facts in prop::collection::vec(any_fact(), 0..200)) {
         let mut partition = partition();
@@ -399,7 +399,7 @@ proptest! {
                     }
                 }
                 Fact::Source(seen) => partition.source_seen(seen.map(|(broker, epoch)| leader(broker, epoch))),
-                Fact::Lost if !partition.is_in_lane() => partition.source_lost(),
+                Fact::Lost => partition.source_lost(),
                 Fact::Left if partition.is_in_lane() => partition.left_lane(),
                 Fact::LeftThroughAFault if partition.is_in_lane() => {
                     partition.left_lane();
@@ -410,7 +410,7 @@ proptest! {
                     partition.goes_on();
                     is_at_fault = false;
                 }
-                Fact::Lost | Fact::Left | Fact::LeftThroughAFault | Fact::GoesOn => {}
+                Fact::Left | Fact::LeftThroughAFault | Fact::GoesOn => {}
                 Fact::Failed(index) => {
                     let reason = crate::reasons::REASONS[index % crate::reasons::REASONS.len()];
                     partition.failed(reason, "why".into(), now, 0.5, &POLICY);
@@ -436,6 +436,9 @@ proptest! {
             let shows_mirroring = partition.state() == MirrorState::Mirroring;
             if shows_mirroring && partition.bound().desired == DesiredState::Mirroring {
                 prop_assert!(partition.is_in_lane() && !is_at_fault);
+            }
+            if partition.is_in_lane() && partition.source().is_none() {
+                prop_assert_eq!(partition.want(now), Want::LeaveLane);
             }
         }
     }

@@ -44,6 +44,10 @@ pub(crate) struct State {
     pub(crate) stuck_controller: bool,
     /// The configurations that topics were begun with.
     pub(crate) begun_with: BTreeMap<String, Vec<(String, String)>>,
+    /// Lanes die: those that there are, and each new one before it has done anything.
+    pub(crate) lanes_die: bool,
+    /// How many have died so.
+    pub(crate) lanes_died: usize,
     /// No batch can be written, as on a full disk.
     pub(crate) disk_is_full: bool,
     /// The batches that were refused for that.

@@ -64,6 +64,10 @@ impl<C: LocalCluster> Lane<C> {
             let most = limits::THROTTLE_MAX.as_millis() as u64;
             self.not_before_ms = now_ms + throttled_ms.min(most);
         }
+        if throttled_ms >= limits::THROTTLE_SHOWN_MS {
+            self.link.held_back(now_ms, throttled_ms);
+            self.show_link();
+        }
     }
 
     /// Hands the answer to the plan.
