@@ -4,6 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use tarn_image::config::mirror;
 use tarn_image::config::server::{ConfigError, Notice, ServerConfig};
 use tarn_image::config::table::{self, ConfigKey, Default, Update};
 use tarn_image::config::value::Rule;
@@ -18,6 +19,8 @@ Written from the tables in `controller/image/src/config/table/`; a test compares
 Kafka are those of Apache Kafka 4.4 where a line does not say otherwise. *dynamic* keys change while a node runs,
 by `kafka-configs.sh`.
 ";
+
+const NOTHING: &str = "Validated, kept and shown; nothing acts on them.";
 
 /// A node that starts.
 const NODE: &str = "process.roles=broker,controller\nnode.id=1\nlog.dirs=/data\n\
@@ -54,9 +57,15 @@ fn page() -> String {
     section(&mut page, "Topics", about, acted_on);
     let about = "Validated, kept, shown and mirrored; nothing acts on them.";
     section(&mut page, "Topics, no effect yet", about, kept);
-    section(&mut page, "Topics, Tarn's own", "Shown where they are set.", table::own_topic_keys());
+    let (acted_on, kept): (Vec<_>, Vec<_>) =
+        table::own_topic_keys().iter().partition(|key| topic::acts_on_own(key.name));
+    section(&mut page, "Topics, Tarn's own", "Shown where they are set.", acted_on);
+    section(&mut page, "Topics, Tarn's own, no effect yet", NOTHING, kept);
+    let (acted_on, kept): (Vec<_>, Vec<_>) =
+        table::mirror_keys().iter().partition(|key| mirror::acts_on(key.name));
     let about = "Given to `tarn mirror create --mirror-config`, with the prefix `mirror.` or without.";
-    section(&mut page, "Mirrors", about, table::mirror_keys());
+    section(&mut page, "Mirrors", about, acted_on);
+    section(&mut page, "Mirrors, no effect yet", NOTHING, kept);
     let about = "Known, and refused where they would ask for a security that Tarn does not have yet.";
     section(&mut page, "Refused for now", about, refused);
     let about =

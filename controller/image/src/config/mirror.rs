@@ -121,6 +121,21 @@ pub struct MirrorConfig {
     pub groups_exclude: Patterns,
 }
 
+/// Keys that are kept and shown, and change nothing yet.
+const NOT_ACTED_ON: &[&str] = &[
+    "acls.include",
+    "connections.max.idle.ms",
+    "groups.exclude",
+    "groups.include",
+    "socket.connection.setup.timeout.max.ms",
+    "socket.timeout.ms",
+];
+
+/// True for a key of a mirror that changes what a node does.
+pub fn acts_on(key: &str) -> bool {
+    !NOT_ACTED_ON.contains(&key)
+}
+
 /// Regular expressions of which one must match a whole name.
 #[derive(Clone, Debug, std::default::Default)]
 pub struct Patterns {
@@ -301,6 +316,14 @@ mod tests {
                 .starts_with("topics.include: '(' is not a valid regular expression")
         );
         assert!(refused(&[("bootstrap.servers", "nowhere")]).contains("host:port is expected"));
+    }
+
+    #[test]
+    fn what_changes_nothing_is_a_key_of_a_mirror() {
+        for key in NOT_ACTED_ON {
+            assert_eq!(table::mirror_key(key).map(|found| found.name), Some(*key));
+        }
+        assert!(acts_on("topics.include") && !acts_on("groups.include"));
     }
 
     #[test]

@@ -61,6 +61,14 @@ pub fn acts_on(topic_key: &str) -> bool {
     ACTED_ON.contains(&topic_key)
 }
 
+/// The same for the keys that only Tarn has.
+pub fn acts_on_own(topic_key: &str) -> bool {
+    !OWN_NOT_ACTED_ON.contains(&topic_key)
+}
+
+const OWN_NOT_ACTED_ON: [&str; 2] =
+    ["mirror.replication.throttled.replicas", "mirror.support.unclean.leader.election"];
+
 /// Every value in force for one topic. `acts_on` says which of them matter yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopicConfig {
