@@ -107,7 +107,7 @@ impl Cluster {
     pub(crate) async fn call_mirror_api<R: Request>(&self, request: &R) -> Result<R::Response, Failure> {
         let connection = self.any().await?;
         match connection.call(request).await {
-            Err(ClientError::UnsupportedVersion { theirs: None, .. }) => Err(Failure::Failed(format!(
+            Err(ClientError::UnsupportedVersion { theirs: None, .. }) => Err(Failure::Precondition(format!(
                 "{} does not serve cluster mirroring: it is no Tarn, or an older one",
                 connection.endpoint()
             ))),

@@ -15,6 +15,9 @@ pub(crate) enum Failure {
     /// It was asked for wrongly.
     #[error("{0}")]
     Usage(String),
+    /// Something else must be done first: a code of `tarn mirror` alone.
+    #[error("{0}")]
+    Precondition(String),
     /// Nobody reads what the command prints any more, as after `| head`.
     #[error("nobody reads the output")]
     ReaderGone,
@@ -27,6 +30,7 @@ impl Failure {
             Failure::ReaderGone => 0,
             Failure::Failed(_) => 1,
             Failure::Usage(_) => 2,
+            Failure::Precondition(_) => 3,
         }
     }
 

@@ -1,7 +1,7 @@
 //! `tarn`: the server, and the commands that make, fill, read and mirror topics.
 //!
-//! Every command ends with one of three codes: 0 done, 1 failed, 2 used wrongly. What went wrong is the last
-//! line on standard error.
+//! Every command ends with 0 done, 1 failed or 2 used wrongly; those of `tarn mirror` also with 3, where a
+//! precondition is not met. What went wrong is the last line on standard error.
 
 mod admin;
 mod compare;
@@ -34,8 +34,9 @@ struct CommandLine {
 }
 
 const EXIT_CODES: &str = "Exit codes, of every command: 0 done, 1 failed, 2 used wrongly: an unknown option, a \
-                          value that cannot be, a configuration file that is refused. What went wrong is the last \
-                          line on standard error.";
+                          value that cannot be, a configuration file that is refused. Those of `tarn mirror` also \
+                          with 3: something else must be done first. What went wrong is the last line on \
+                          standard error.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

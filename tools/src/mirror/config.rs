@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tarn_image::ResourceType;
-use tarn_image::config::mirror;
+use tarn_image::config::{mirror, table};
 use tarn_wire::messages::DescribeConfigsRequest;
 use tarn_wire::messages::describe_configs_request::DescribeConfigsResource;
 
@@ -12,6 +12,9 @@ use crate::failure::Failure;
 
 /// Where a broker keeps how often a failed partition is tried again.
 const ATTEMPTS_MAX: &str = "mirror.failed.retry.max.attempts";
+
+/// Where a mirror keeps how long its source may wait.
+const WAIT_MAX_MS: &str = "fetch.wait.max.ms";
 
 /// Fails unless the mirror, which exists, is configured as `given` says: what is done already is no error,
 /// but a mirror of something else is not what was asked for.
@@ -23,7 +26,7 @@ pub(super) async fn check_same(
     let current = describe(cluster, ResourceType::CLUSTER_MIRROR, mirror).await?;
     match difference(&current, given)? {
         None => Ok(()),
-        Some(difference) => Err(Failure::Failed(format!(
+        Some(difference) => Err(Failure::Precondition(format!(
             "mirror {mirror} exists already, with another configuration: {difference}"
         ))),
     }
@@ -40,6 +43,14 @@ fn difference(
         let there = current.get(&**key).map_or("unset", String::as_str);
         (*there != **wanted).then(|| format!("{key} is {there}, not {wanted}"))
     }))
+}
+
+/// How long the source may wait before it answers a fetch of this mirror.
+pub(super) async fn wait_max_ms(cluster: &Cluster, mirror: &str) -> Result<i64, Failure> {
+    let configs = describe(cluster, ResourceType::CLUSTER_MIRROR, mirror).await?;
+    let default = || table::mirror_key(WAIT_MAX_MS)?.default_text();
+    let text = configs.get(WAIT_MAX_MS).map(String::as_str).or_else(default);
+    Ok(text.and_then(|text| text.trim().parse().ok()).unwrap_or(0))
 }
 
 /// How often a partition is tried again; `None` where no broker says.

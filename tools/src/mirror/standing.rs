@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use tarn_mirror::limits::THROTTLE_MAX;
 use tarn_mirror::reasons::{Reason, Treatment};
 use tarn_mirror::state::MirrorState;
 use tarn_runtime::sleep;
@@ -11,6 +12,8 @@ use tarn_wire::messages::describe_cluster_mirrors_response::{
     DescribedMirror, DescribedMirrorPartition, MirrorCursor, MirrorTask,
 };
 
+use super::config;
+use super::refusal::{self, is_precondition};
 use super::verbs::summary;
 use crate::admin::Cluster;
 use crate::failure::Failure;
@@ -22,9 +25,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Where there is no terminal, a line is printed so often.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
 
-/// How old the source's last answer may be for a lag to be that of now. A source without news answers each
-/// `fetch.wait.max.ms`, half a second where that is not set.
+/// How old the source's last answer may be for a lag to be that of now, beside what is waited for on purpose.
 const CURRENT_WITHIN_MS: i64 = 5_000;
+
+/// A source without news answers each `fetch.wait.max.ms`; the last of so many waits may be under way.
+const WAITS_WITHIN: i64 = 2;
 
 /// The number of the retry where there is none any more.
 const NO_MORE_RETRIES: i16 = -1;
@@ -43,6 +48,8 @@ pub(super) struct Standing {
     pub(super) reason_code: Option<String>,
     pub(super) lag_ms: Option<i64>,
     pub(super) last_fetch_age_ms: Option<i64>,
+    /// How long the source may wait before it answers: the mirror's `fetch.wait.max.ms`.
+    pub(super) wait_max_ms: i64,
 }
 
 /// Something that a mirror does beside copying.
@@ -75,8 +82,18 @@ impl Standing {
         let reason = self.reason_code.as_deref().map(Reason::from_code);
         let is_well =
             reason.is_none_or(|reason| reason.is_some_and(|reason| reason.treatment() == Treatment::Notice));
-        let is_fresh = self.last_fetch_age_ms.is_some_and(|age_ms| age_ms <= CURRENT_WITHIN_MS);
+        let is_fresh = self.last_fetch_age_ms.is_some_and(|age_ms| age_ms <= self.current_within_ms());
         self.is_mirroring() && is_well && is_fresh
+    }
+
+    /// Longer than a mirror that is well may go without an answer.
+    fn current_within_ms(&self) -> i64 {
+        let waits_ms = self.wait_max_ms.saturating_mul(WAITS_WITHIN);
+        let quota_ms = match self.reason_code.as_deref().and_then(Reason::from_code) {
+            Some(Reason::Throttled) => i64::try_from(THROTTLE_MAX.as_millis()).unwrap_or(i64::MAX),
+            _ => 0,
+        };
+        CURRENT_WITHIN_MS.saturating_add(waits_ms).saturating_add(quota_ms)
     }
 
     pub(super) fn is_mirroring(&self) -> bool {
@@ -109,11 +126,15 @@ pub(super) async fn read(cluster: &Cluster, mirror: Option<&str>) -> Result<Foun
     let mut found = Found::default();
     loop {
         let answer = cluster.call_mirror_api(&request).await?;
-        Failure::check(answer.error_code, answer.error_message.as_deref())?;
+        refusal::check(answer.error_code, answer.error_message.as_deref())?;
         let first_page = request.cursor.is_none();
         for mirror in &answer.mirrors {
-            Failure::check(mirror.error_code, mirror.error_message.as_deref())?;
-            gather(mirror, &mut found);
+            refusal::check(mirror.error_code, mirror.error_message.as_deref())?;
+            let wait_max_ms = match mirror.topics.is_empty() {
+                true => 0,
+                false => config::wait_max_ms(cluster, &mirror.mirror_name).await?,
+            };
+            gather(mirror, wait_max_ms, &mut found);
         }
         match answer.next_cursor {
             Some(next) if first_page || request.cursor != Some(cursor(&next)) => {
@@ -132,9 +153,12 @@ fn cursor(next: &MirrorCursor) -> asked::MirrorCursor {
     }
 }
 
-fn gather(mirror: &DescribedMirror, found: &mut Found) {
+fn gather(mirror: &DescribedMirror, wait_max_ms: i64, found: &mut Found) {
     for topic in &mirror.topics {
-        let standing = |partition| standing(&mirror.mirror_name, &topic.topic_name, partition);
+        let standing = |partition| Standing {
+            wait_max_ms,
+            ..standing(&mirror.mirror_name, &topic.topic_name, partition)
+        };
         found.partitions.extend(topic.partitions.iter().map(standing));
     }
     for described in &mirror.tasks {
@@ -158,6 +182,7 @@ fn standing(mirror: &str, topic: &str, partition: &DescribedMirrorPartition) -> 
         reason_code: text(partition.reason_code.as_deref()),
         lag_ms: known(partition.lag_ms),
         last_fetch_age_ms: known(partition.last_fetch_age_ms),
+        ..Standing::default()
     }
 }
 
@@ -201,7 +226,12 @@ pub(super) async fn wait_until_copied(
         }
         if let Some(stuck) = partitions.iter().find(|partition| partition.is_terminal()) {
             let why = stuck.error_message.as_deref().or(stuck.reason_code.as_deref()).unwrap_or_default();
-            return Err(Failure::Failed(format!("{}-{} has failed: {why}", stuck.topic, stuck.partition)));
+            let sentence = format!("{}-{} has failed: {why}", stuck.topic, stuck.partition);
+            let reason = stuck.reason_code.as_deref().and_then(Reason::from_code);
+            return Err(match reason.is_some_and(is_precondition) {
+                true => Failure::Precondition(sentence),
+                false => Failure::Failed(sentence),
+            });
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Err(Failure::Failed(format!("not copied in time: {summary}")));
@@ -257,6 +287,24 @@ mod tests {
         for age_ms in [None, Some(60_000)] {
             assert!(!is_copied(Standing { last_fetch_age_ms: age_ms, ..well.clone() }), "{age_ms:?}");
         }
+    }
+
+    #[test]
+    fn a_mirror_that_waits_long_at_its_source_or_for_its_quota_is_current_all_the_same() {
+        let is_current = |wait_max_ms, reason: Option<&str>, age_ms| {
+            let standing = Standing {
+                state: "MIRRORING".to_owned(),
+                reason_code: reason.map(str::to_owned),
+                last_fetch_age_ms: Some(age_ms),
+                wait_max_ms,
+                ..Standing::default()
+            };
+            standing.is_lag_current()
+        };
+        assert!(is_current(30_000, None, 30_000) && !is_current(500, None, 30_000));
+        assert!(is_current(30_000, None, 65_000) && !is_current(30_000, None, 65_001));
+        assert!(is_current(500, Some("THROTTLED"), 30_500) && !is_current(500, Some("THROTTLED"), 60_000));
+        assert!(is_current(i64::MAX, Some("THROTTLED"), i64::MAX), "no wait is too long to be added");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use tarn_wire::{ErrorCode, Str};
 
 use super::config;
 use super::output::{self, Listed};
+use super::refusal;
 use super::standing::{self, Standing};
 use super::{CreateArguments, DescribeArguments, ListArguments, StartArguments, Style};
 use crate::admin::Cluster;
@@ -35,7 +36,7 @@ pub(super) async fn create(arguments: CreateArguments, style: Style) -> Result<(
     let existed = answer.error_code == ErrorCode::CLUSTER_MIRROR_ALREADY_EXISTS.0;
     match existed {
         true => config::check_same(&cluster, &name, &given).await?,
-        false => Failure::check(answer.error_code, answer.error_message.as_deref())?,
+        false => refusal::check(answer.error_code, answer.error_message.as_deref())?,
     }
     output::created(&mut stdout().lock(), &name, existed, style)
 }
@@ -52,7 +53,7 @@ pub(super) async fn start(arguments: StartArguments, style: Style) -> Result<(),
     };
     let cluster = Cluster::connect(&arguments.named.connect).await?;
     let answer = while_waiting("finding the topics at the source", cluster.call_mirror_api(&request)).await?;
-    Failure::check(answer.error_code, answer.error_message.as_deref())?;
+    refusal::check(answer.error_code, answer.error_message.as_deref())?;
     let started = started(&answer);
     let only_patterns = !arguments.topics.iter().any(|asked| is_name(asked.trim()));
     if !started.is_empty() || only_patterns {
@@ -79,23 +80,29 @@ fn started(answer: &StartMirrorTopicsResponse) -> Vec<String> {
 
 /// Fails where a topic was refused, or one that was named is not there. A pattern may match nothing yet.
 fn all_started(asked: &[String], answer: &StartMirrorTopicsResponse) -> Result<(), Failure> {
-    let refused: Vec<String> = answer
+    let refused: Vec<(&str, Failure)> = answer
         .topics
         .iter()
         .filter_map(|topic| {
-            let failure = Failure::check(topic.error_code, topic.error_message.as_deref()).err()?;
-            Some(format!("{}: {failure}", topic.name))
+            let failure = refusal::check(topic.error_code, topic.error_message.as_deref()).err()?;
+            Some((&*topic.name, failure))
         })
         .collect();
     if !refused.is_empty() {
-        return Err(Failure::Failed(refused.join("\n")));
+        let lines: Vec<String> =
+            refused.iter().map(|(topic, failure)| format!("{topic}: {failure}")).collect();
+        let is_precondition = |(_, failure): &(&str, Failure)| matches!(failure, Failure::Precondition(_));
+        return Err(match refused.iter().all(is_precondition) {
+            true => Failure::Precondition(lines.join("\n")),
+            false => Failure::Failed(lines.join("\n")),
+        });
     }
     let is_there = |name: &str| answer.topics.iter().any(|topic| *topic.name == *name);
     let missing: Vec<&str> =
         asked.iter().map(|asked| asked.trim()).filter(|asked| is_name(asked) && !is_there(asked)).collect();
     match missing.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Failed(format!(
+        false => Err(Failure::Precondition(format!(
             "no topic to mirror is named {} at the source: one that gets the name later is mirrored then; internal \
              topics never are",
             missing.join(", ")
@@ -113,7 +120,7 @@ pub(super) async fn list(arguments: ListArguments, style: Style) -> Result<(), F
     let cluster = Cluster::connect(&arguments.connect).await?;
     let request = ListClusterMirrorsRequest { include_topic_names: false, ..Default::default() };
     let answer = while_waiting("listing", cluster.call_mirror_api(&request)).await?;
-    Failure::check(answer.error_code, answer.error_message.as_deref())?;
+    refusal::check(answer.error_code, answer.error_message.as_deref())?;
     let mirrors = answer.mirrors.iter().map(|mirror| Listed {
         mirror: mirror.mirror_name.to_string(),
         topics: mirror.topic_count,
@@ -202,7 +209,7 @@ mod tests {
         let one = answer(&[("orders", ErrorCode::NONE)]);
         assert_eq!(all_started(&asked(&["orders", "later.*"]), &one), Ok(()));
         let missing = all_started(&asked(&["orders", "no.such.topic"]), &one).unwrap_err();
-        assert_eq!(missing.exit_code(), 1);
+        assert_eq!(missing.exit_code(), 3);
         assert!(missing.to_string().contains("no.such.topic"));
     }
 
@@ -214,5 +221,9 @@ mod tests {
         let failure = all_started(&["[abc]".to_owned()], &mixed).unwrap_err();
         assert_eq!(failure.exit_code(), 1);
         assert!(failure.to_string().starts_with("c: "), "{failure}");
+        let both = answer(&[("a", ErrorCode::INCONSISTENT_TOPIC_ID), ("b", ErrorCode::INVALID_CONFIG)]);
+        assert_eq!(all_started(&[], &both).unwrap_err().exit_code(), 1, "asking again may help one of them");
+        let conflict = answer(&[("a", ErrorCode::INCONSISTENT_TOPIC_ID), ("b", ErrorCode::NONE)]);
+        assert_eq!(all_started(&[], &conflict).unwrap_err().exit_code(), 3);
     }
 }

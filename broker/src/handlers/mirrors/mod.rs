@@ -44,7 +44,7 @@ pub async fn create(core: &Rc<Core>, mut request: CreateClusterMirrorRequest) ->
             Ok(id) => {
                 request.configs.push(GivenConfig { name: SOURCE_CLUSTER_ID.into(), value: Some(id.into()) })
             }
-            Err(error) => return refuse_create(error.code(), error.to_string()),
+            Err(error) => return refuse_create(error.code(), format!("{}: {error}", error.reason())),
         }
     }
     match core.decided(core.node().controller().create_mirror(request)).await {
@@ -103,7 +103,7 @@ async fn resolve(
     };
     let (include, exclude) = (parse(&request.include_patterns)?, parse(&request.exclude_patterns)?);
     let found = source::resolve(&config, &include, &exclude, core.node().cluster_id()).await;
-    found.map_err(|error| refuse_start(error.code(), error.to_string()))
+    found.map_err(|error| refuse_start(error.code(), format!("{}: {error}", error.reason())))
 }
 
 fn refuse_loop(topic: &SourceTopic) -> MirrorTopicResult {
