@@ -7,9 +7,14 @@ use tarn_tests::kafka::{CLUSTER_ID, KafkaNode, NodeOptions};
 use tarn_tests::ports::{free_port, local};
 use tarn_tests::tarn::{Tarn, TarnOptions};
 
-/// Asserts that a creation failed, said `expected`, and left no mirror.
-fn assert_refused(tarn: &Tarn, configs: &[(&str, &str)], expected: &[&str]) {
-    let said = tarn.create_mirror("m", configs).failed();
+/// The exit code of what failed, and may go well another time.
+const FAILED: i32 = 1;
+/// The exit code where something else must be done first.
+const PRECONDITION: i32 = 3;
+
+/// Asserts that a creation ended with this code, said `expected`, and left no mirror.
+fn assert_refused(tarn: &Tarn, code: i32, configs: &[(&str, &str)], expected: &[&str]) {
+    let said = tarn.create_mirror("m", configs).failed_with(code);
     for text in expected {
         assert!(said.contains(text), "no {text:?} in {said}");
     }
@@ -21,10 +26,10 @@ fn assert_refused(tarn: &Tarn, configs: &[(&str, &str)], expected: &[&str]) {
 fn a_source_that_cannot_be_reached_is_refused() {
     let tarn = Tarn::start(&TarnOptions::default());
     let nobody = local(free_port());
-    assert_refused(&tarn, &[("bootstrap.servers", &nobody)], &[&nobody]);
+    assert_refused(&tarn, FAILED, &[("bootstrap.servers", &nobody)], &[&nobody]);
     let no_name = "no.such.host.invalid:9092";
-    assert_refused(&tarn, &[("bootstrap.servers", no_name)], &[no_name]);
-    assert_refused(&tarn, &[("bootstrap.servers", "no-port")], &["bootstrap.servers", "no-port"]);
+    assert_refused(&tarn, FAILED, &[("bootstrap.servers", no_name)], &[no_name]);
+    assert_refused(&tarn, FAILED, &[("bootstrap.servers", "no-port")], &["bootstrap.servers", "no-port"]);
 }
 
 #[test]
@@ -32,7 +37,7 @@ fn a_source_that_is_no_kafka_is_refused() {
     let tarn = Tarn::start(&TarnOptions::default());
     for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"", &[0; 64], &[0, 0, 0, 4, 9, 9, 9, 9]] {
         let address = answers_always(answer.to_vec());
-        assert_refused(&tarn, &[("bootstrap.servers", &address)], &[&address]);
+        assert_refused(&tarn, FAILED, &[("bootstrap.servers", &address)], &[&address]);
     }
 }
 
@@ -42,8 +47,8 @@ fn a_source_that_is_another_cluster_or_ourselves_is_refused() {
     let tarn = Tarn::start(&TarnOptions::default());
     let other = "AnotherClusterAltogeth";
     let pinned = [("bootstrap.servers", &*source.bootstrap()), ("source.cluster.id", other)];
-    assert_refused(&tarn, &pinned, &[CLUSTER_ID, other]);
-    assert_refused(&tarn, &[("bootstrap.servers", &tarn.bootstrap())], &["itself"]);
+    assert_refused(&tarn, PRECONDITION, &pinned, &[CLUSTER_ID, other]);
+    assert_refused(&tarn, PRECONDITION, &[("bootstrap.servers", &tarn.bootstrap())], &["itself"]);
 }
 
 #[test]
@@ -51,7 +56,7 @@ fn bad_properties_are_refused_by_name() {
     let source = KafkaNode::start(&NodeOptions::default());
     let tarn = Tarn::start(&TarnOptions::default());
     let bootstrap = source.bootstrap();
-    assert_refused(&tarn, &[], &["bootstrap.servers"]);
+    assert_refused(&tarn, FAILED, &[], &["bootstrap.servers"]);
     for (key, value) in [
         ("no.such.key", "1"),
         ("fetch.wait.max.ms", "soon"),
@@ -60,7 +65,7 @@ fn bad_properties_are_refused_by_name() {
         ("security.protocol", "MAGIC"),
         ("security.protocol", "SASL_SSL"),
     ] {
-        assert_refused(&tarn, &[("bootstrap.servers", &bootstrap), (key, value)], &[key]);
+        assert_refused(&tarn, FAILED, &[("bootstrap.servers", &bootstrap), (key, value)], &[key]);
     }
 }
 
@@ -71,7 +76,7 @@ fn unknown_mirrors_and_bad_names_are_errors() {
     for arguments in
         [&["describe", "--mirror", "ghost"][..], &["start", "--mirror", "ghost", "--topics", "t"]]
     {
-        let said = tarn.mirror(arguments[0], &arguments[1..]).failed();
+        let said = tarn.mirror(arguments[0], &arguments[1..]).failed_with(PRECONDITION);
         assert!(said.contains("ghost"), "{said}");
     }
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -88,8 +93,10 @@ fn topics_that_are_not_there_and_bad_patterns_are_errors() {
     let source = KafkaNode::start(&NodeOptions::default());
     let tarn = Tarn::start(&TarnOptions::default());
     tarn.create_mirror("m", &[("bootstrap.servers", &source.bootstrap())]).ok();
-    for topics in ["a(b", "no.such.topic", "__consumer_offsets"] {
-        let said = tarn.mirror("start", &["--mirror", "m", "--topics", topics]).failed();
+    for (topics, code) in
+        [("a(b", FAILED), ("no.such.topic", PRECONDITION), ("__consumer_offsets", PRECONDITION)]
+    {
+        let said = tarn.mirror("start", &["--mirror", "m", "--topics", topics]).failed_with(code);
         assert!(said.contains(topics), "{said}");
     }
     assert_eq!(tarn.describe_mirror("m"), []);

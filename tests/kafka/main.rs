@@ -10,5 +10,6 @@ mod mirror_interrupted;
 mod mirror_three_nodes;
 mod mirror_writes;
 mod one_node;
+mod quickstart;
 mod side_by_side;
 mod tools_golden;

@@ -25,13 +25,16 @@ fn two_clusters() -> (Tarn, Tarn) {
     (source, here)
 }
 
+/// The exit code where something else must be done first.
+const PRECONDITION: i32 = 3;
+
 #[test]
 fn a_topic_with_records_of_its_own_is_refused_and_left_as_it_is() {
     let (source, here) = two_clusters();
     generate(&here, "filled", "5");
     let before = records(&here, "filled");
     here.create_mirror("m", &[("bootstrap.servers", &source.bootstrap())]).ok();
-    let said = here.mirror("start", &["--mirror", "m", "--topics", "filled"]).failed();
+    let said = here.mirror("start", &["--mirror", "m", "--topics", "filled"]).failed_with(PRECONDITION);
     for text in ["LOCAL_RECORDS", "filled", "offsets 0 to ", "1 more partition"] {
         assert!(said.contains(text), "no {text:?} in {said}");
     }
@@ -46,7 +49,8 @@ fn a_topic_with_records_of_its_own_is_refused_and_left_as_it_is() {
 fn a_topic_of_another_id_is_refused_and_the_others_of_the_request_start() {
     let (source, here) = two_clusters();
     here.create_mirror("m", &[("bootstrap.servers", &source.bootstrap())]).ok();
-    let said = here.mirror("start", &["--mirror", "m", "--topics", "named,empty,filled"]).failed();
+    let said =
+        here.mirror("start", &["--mirror", "m", "--topics", "named,empty,filled"]).failed_with(PRECONDITION);
     assert!(said.contains("named: ") && said.contains("TOPIC_ID_CONFLICT"), "{said}");
     assert!(said.contains("filled: ") && said.contains("LOCAL_RECORDS"), "{said}");
     let bound: Vec<String> = here.describe_mirror("m").into_iter().map(|one| one.topic).collect();
@@ -62,7 +66,7 @@ fn a_topic_that_is_mirrored_from_here_is_not_mirrored_back() {
     let (source, here) = two_clusters();
     here.mirror_from(&source.bootstrap(), "m", "empty");
     source.create_mirror("back", &[("bootstrap.servers", &here.bootstrap())]).ok();
-    let said = source.mirror("start", &["--mirror", "back", "--topics", "empty"]).failed();
+    let said = source.mirror("start", &["--mirror", "back", "--topics", "empty"]).failed_with(PRECONDITION);
     for text in ["MIRROR_LOOP", "empty", "mirror m"] {
         assert!(said.contains(text), "no {text:?} in {said}");
     }

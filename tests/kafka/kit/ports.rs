@@ -29,6 +29,23 @@ pub fn free_port() -> u16 {
     panic!("no free port between {FIRST} and {LAST}");
 }
 
+/// A port on which nothing listens, and neither on the next one.
+///
+/// # Panics
+/// Where no two such ports are free.
+pub fn free_port_pair() -> u16 {
+    for _ in 0..1_000 {
+        let first = free_port();
+        let mut given = GIVEN.lock().expect("no holder of this lock panics");
+        let next = first + 1;
+        if !given.contains(&next) && TcpListener::bind(("127.0.0.1", next)).is_ok() {
+            given.insert(next);
+            return first;
+        }
+    }
+    panic!("no two free ports beside each other between {FIRST} and {LAST}");
+}
+
 /// `127.0.0.1:port`.
 pub fn local(port: u16) -> String {
     format!("127.0.0.1:{port}")

@@ -183,6 +183,15 @@ impl Finished {
         self.stdout + &self.stderr
     }
 
+    /// The same of one that failed with this exit code.
+    ///
+    /// # Panics
+    /// Where it ended otherwise.
+    pub fn failed_with(self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "{}", self.ends());
+        self.failed()
+    }
+
     /// The last of what it said.
     fn ends(&self) -> String {
         format!("stdout: {}\nstderr: {}", end_of(&self.stdout), end_of(&self.stderr))
