@@ -477,10 +477,10 @@ impl Partition {
         match reason.treatment() {
             Treatment::Terminal => self.fails_for_good(reason, message),
             Treatment::Retried if !is_waited_for(reason) => {
-                if self.attempts >= policy.attempts_max {
+                if self.attempts >= policy.attempts_max && !passes_by_itself(reason) {
                     return self.fails_for_good(reason, message);
                 }
-                self.attempts += 1;
+                self.attempts = self.attempts.saturating_add(1);
                 let until_ms = now_ms + policy.backoff.wait_ms(u32::from(self.attempts), spread);
                 self.failure = Some(Trouble { reason, message, until_ms });
                 self.held = None;
@@ -558,6 +558,12 @@ impl Partition {
     fn is_older(&self, persisted: &Persisted) -> bool {
         persisted.version < self.bound.version
     }
+}
+
+/// Failures that say nothing of the data and end by themselves, when the disk here has room again. They are
+/// tried again for ever: whoever makes room at last does not also look for what has given up meanwhile.
+fn passes_by_itself(reason: Reason) -> bool {
+    reason == Reason::DestinationStorage
 }
 
 /// Reasons that a partition waits for without having failed.

@@ -1,5 +1,5 @@
 //! Comparing the histories of partitions with one source broker, many at once: epochs and ends for all of
-//! them, and the newest batch of those of which that leaves something open.
+//! them, and the newest batch of those whose epochs and ends agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tarn_wire::ErrorCode;
 
 use super::job::{Item, Outcome, Site};
 use crate::alignment::{
-    Alignment, BatchThere, Content, SameBatch, align, compare_batch, leaves_newest_batch_open,
+    Alignment, BatchThere, Content, SameBatch, align, compare_batch, has_batch_to_compare,
 };
 use crate::local_cluster::{LocalCluster, LocalError};
 use crate::partition::Want;
@@ -114,7 +114,7 @@ async fn compare_epochs(
         };
         let (ours, alignment) = (asked.question.ours, align(&asked.question.ours, asked.content, &source));
         let goes_on = matches!(alignment, Alignment::GoOn { .. });
-        if goes_on && leaves_newest_batch_open(&ours, &source, asked.leader.epoch) {
+        if goes_on && has_batch_to_compare(&ours, &source) {
             open.push((asked, alignment));
         } else {
             outcomes.insert(asked.index, Outcome::Compared(asked.leader, alignment));

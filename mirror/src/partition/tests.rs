@@ -77,7 +77,7 @@ fn a_failure_is_tried_again_until_its_attempts_are_used_up_and_is_then_persisted
     for (attempt, wait) in [(1, 100), (2, 200), (3, 400)] {
         partition.left_lane();
         partition.gate_closed();
-        partition.failed(Reason::DestinationStorage, "disk".into(), now, 0.5, &POLICY);
+        partition.failed(Reason::SourceError, "odd".into(), now, 0.5, &POLICY);
         assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Failed, attempt));
         assert_eq!(partition.want(now), Want::Wait(now + wait));
         now += wait;
@@ -85,11 +85,11 @@ fn a_failure_is_tried_again_until_its_attempts_are_used_up_and_is_then_persisted
         run_at(&mut partition, &mut Vec::new(), now);
         assert!(partition.is_in_lane());
         assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Failed, attempt));
-        assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
+        assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::SourceError));
     }
     partition.left_lane();
     partition.gate_closed();
-    partition.failed(Reason::DestinationStorage, "disk".into(), 1000, 0.5, &POLICY);
+    partition.failed(Reason::SourceError, "odd".into(), 1000, 0.5, &POLICY);
     assert_eq!(
         (partition.want(1000), partition.retry_attempt()),
         (Want::WriteState(MirrorState::Failed), -1)
@@ -102,7 +102,24 @@ fn a_failure_is_tried_again_until_its_attempts_are_used_up_and_is_then_persisted
     );
     partition.state_written(MirrorState::Failed, 9, 1);
     assert_eq!(partition.want(u64::MAX), Want::Nothing);
-    assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
+    assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::SourceError));
+}
+
+#[test]
+fn a_full_disk_is_never_given_up() {
+    let mut partition = fetched();
+    let mut now = 1000;
+    for attempt in 1..100 {
+        partition.left_lane();
+        partition.gate_closed();
+        partition.failed(Reason::DestinationStorage, "disk".into(), now, 0.5, &POLICY);
+        assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Failed, attempt));
+        let Want::Wait(until) = partition.want(now) else { panic!("{:?}", partition.want(now)) };
+        now = until;
+        run_at(&mut partition, &mut Vec::new(), now);
+    }
+    partition.goes_on();
+    assert_eq!((partition.state(), partition.trouble()), (MirrorState::Mirroring, None));
 }
 
 #[test]

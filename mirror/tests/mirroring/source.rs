@@ -242,7 +242,7 @@ impl Source {
                 };
                 data.high_watermark = log.end();
                 data.log_start_offset = log.start;
-                if *says_parted {
+                if *says_parted && asked.last_fetched_epoch >= 0 {
                     data.diverging_epoch =
                         fetch_response::EpochEndOffset { epoch: log.leader_epoch(), end_offset: log.end() };
                     return data;
