@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tarn_image::config::server::MetadataLogConfig;
 use tarn_log::disk::Disk;
 use tarn_log::{
-    AppendError, Damage, FirstBatch, FlushJob, FlushPolicy, Flushed, Log, LogConfig, LogDir, LogError,
+    AppendError, Damage, Fault, FirstBatch, FlushJob, FlushPolicy, Flushed, Log, LogConfig, LogDir, LogError,
     Opening, ReadError, RemovalJob,
 };
 use tarn_record::{BatchError, Epoch, Offset, PartitionIndex, Timestamp, TopicId, ValidBatch, batches};
@@ -59,10 +59,9 @@ pub enum MetadataLogError {
     /// Bytes of the log that were on the disk are not what was written.
     #[error(
         "{path} is damaged at byte {position}: {fault}. The metadata from offset {offset} on was committed and \
-         cannot be read. Put the file back from a copy; or, to go on with the newest snapshot, which ends at \
-         offset {snapshot_end}, and without anything after it, move the .log files out of that directory",
+         cannot be read. Put the file back from a copy; or {remedy}",
         path = .0.path.display(), position = .0.position, fault = .0.fault, offset = .0.offset,
-        snapshot_end = .1
+        remedy = remedy(.0, *.1)
     )]
     Damaged(Damage, Offset),
     /// Records that are neither in a snapshot nor in the log.
@@ -361,16 +360,42 @@ impl MetadataLog {
     }
 }
 
+/// How to go on without what is damaged, and what that costs.
+fn remedy(damage: &Damage, snapshot_end: Offset) -> String {
+    if damage.next_segment.is_some_and(|next| next <= snapshot_end) {
+        return format!(
+            "move this one file out of that directory: the newest snapshot, which ends at offset {snapshot_end}, \
+             holds all that is in it"
+        );
+    }
+    if damage.offset < snapshot_end {
+        return format!(
+            "to go on with the newest snapshot, which ends at offset {snapshot_end}, and without anything after \
+             it, move the .log files out of that directory"
+        );
+    }
+    format!(
+        "to go on without the metadata from offset {} on, cut the file to {} bytes and move the .log files with \
+         higher numbers out of that directory",
+        damage.offset, damage.position
+    )
+}
+
 /// Opening the log would end it at its first damage. After a clean stop all of it was on the disk; after a
-/// crash, all below the newest snapshot, which holds committed records only.
+/// crash, all below the newest snapshot, which holds committed records only. What is above that may be the end
+/// of an append that the crash cut short: but nothing follows such an end.
 fn refuse_to_cut_what_was_committed(
     log_dir: &Arc<LogDir>,
     snapshot_end: Offset,
 ) -> Result<(), MetadataLogError> {
-    let Some(damage) = Log::first_damage(log_dir, TOPIC, PartitionIndex(0))? else { return Ok(()) };
-    match log_dir.was_clean() || damage.offset < snapshot_end {
-        true => Err(MetadataLogError::Damaged(damage, snapshot_end)),
-        false => Ok(()),
+    let found = Log::first_damage(log_dir, TOPIC, PartitionIndex(0), snapshot_end)?;
+    let Some(damage) = found else { return Ok(()) };
+    if !log_dir.was_clean() && damage.offset >= snapshot_end && !damage.is_followed {
+        return Ok(());
+    }
+    match damage.fault {
+        Fault::MissingUpTo(start) => Err(MetadataLogError::Gap { from: damage.offset, start }),
+        Fault::Batch(_) => Err(MetadataLogError::Damaged(damage, snapshot_end)),
     }
 }
 
@@ -474,6 +499,75 @@ mod tests {
     }
 
     #[test]
+    fn after_a_crash_damage_that_right_batches_follow_is_not_cut_and_the_remedy_works() {
+        let mut world = World::new(limits(-1, -1));
+        let mut log = world.open(Timestamp(0)).expect("it is new").log;
+        append(&mut log, 40, Timestamp(1));
+        drop(log);
+        for is_clean in [false, true] {
+            if is_clean {
+                world.dir.mark_clean(1).expect("there is room");
+            }
+            world.reopen();
+            world.flip(20);
+            let damage = world.damage();
+            assert!(damage.offset > Offset(0) && damage.is_followed && damage.path == world.log());
+            let segments = world.paths(".log");
+            assert!(segments.len() > 1);
+            if !is_clean {
+                world.flip(20);
+                continue;
+            }
+            let file = std::fs::OpenOptions::new().write(true).open(&damage.path).expect("it is there");
+            file.set_len(damage.position).expect("there is room");
+            let later = segments.iter().filter(|path| **path != damage.path);
+            later.for_each(|path| std::fs::remove_file(path).expect("it is there"));
+            let again = world.open(Timestamp(3)).expect("it goes on before the damage");
+            assert_eq!((again.log.end(), again.batches.len() as i64), (damage.offset, damage.offset.0));
+        }
+    }
+
+    #[test]
+    fn a_damaged_segment_below_the_snapshot_is_all_that_has_to_go() {
+        for is_clean in [false, true] {
+            let mut world = World::new(limits(-1, -1));
+            let mut log = world.open(Timestamp(0)).expect("it is new").log;
+            append(&mut log, 40, Timestamp(1));
+            snapshot(&mut log, Timestamp(2));
+            append(&mut log, 5, Timestamp(3));
+            log.close().expect("there is room");
+            drop(log);
+            if is_clean {
+                world.dir.mark_clean(1).expect("there is room");
+            }
+            world.reopen();
+            world.flip(20);
+            let damage = world.damage();
+            assert!(remedy(&damage, Offset(40)).starts_with("move this one file"), "{damage:?}");
+            std::fs::remove_file(damage.path).expect("it is there");
+            let again = world.open(Timestamp(4)).expect("the snapshot has what was in it");
+            assert_eq!((again.log.end(), again.batches.len()), (Offset(45), 5));
+        }
+    }
+
+    #[test]
+    fn without_its_segments_a_log_goes_on_where_the_snapshot_ends() {
+        let mut world = World::new(MetadataLogConfig { segment_bytes: 1 << 20, ..limits(-1, -1) });
+        let mut log = world.open(Timestamp(0)).expect("it is new").log;
+        append(&mut log, 40, Timestamp(1));
+        snapshot(&mut log, Timestamp(2));
+        append(&mut log, 5, Timestamp(3));
+        drop(log);
+        world.reopen();
+        world.flip(20);
+        let damage = world.damage();
+        assert!(remedy(&damage, Offset(40)).ends_with("move the .log files out of that directory"));
+        world.paths(".log").iter().for_each(|path| std::fs::remove_file(path).expect("it is there"));
+        let again = world.open(Timestamp(4)).expect("the snapshot is whole");
+        assert_eq!((again.log.end(), again.batches.len()), (Offset(40), 0));
+    }
+
+    #[test]
     fn after_a_crash_what_no_snapshot_has_is_cut_where_it_is_damaged_and_the_rest_is_not() {
         let mut world = World::new(limits(-1, -1));
         let mut log = world.open(Timestamp(0)).expect("it is new").log;
@@ -542,6 +636,14 @@ mod tests {
             self.dir = unused.expect("it is new");
             let dir = LogDir::open(Arc::new(RealDisk), self.files.path(), Descriptors::new(100));
             self.dir = dir.expect("nobody has it");
+        }
+
+        /// Why the log is not opened.
+        fn damage(&self) -> Damage {
+            match self.open(Timestamp(9)) {
+                Err(MetadataLogError::Damaged(damage, _)) => damage,
+                other => panic!("it is damaged: {:?}", other.map(drop)),
+            }
         }
 
         /// How many files of a kind the log has.

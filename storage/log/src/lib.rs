@@ -35,6 +35,6 @@ pub use log::{
 };
 pub use log_dir::{FoundPartition, LogDir, LogDirError, PartitionOffsets};
 pub use read_plan::{FileSlice, FirstBatch, ReadPlan};
-pub use recovery::{Damage, Opening, RecoveryReport};
+pub use recovery::{Damage, Fault, Opening, RecoveryReport};
 pub use removal::RemovalJob;
 pub use segment::txn_index::AbortedTransaction;

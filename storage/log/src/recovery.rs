@@ -28,8 +28,8 @@ mod damage;
 mod opener;
 mod replay;
 
-pub use damage::Damage;
 pub(crate) use damage::first_damage;
+pub use damage::{Damage, Fault};
 use opener::{Opener, finish};
 pub(crate) use replay::{drop_snapshots_above, producers_below};
 

@@ -131,7 +131,7 @@ impl Log {
     }
 
     /// Looks for the first damage in a log that nobody has open, and changes nothing: after that, opening it
-    /// ends it there. Reads all of it.
+    /// ends it there. All below `flushed` was on the disk. Reads all of it.
     ///
     /// # Errors
     /// Where files cannot be read.
@@ -139,8 +139,9 @@ impl Log {
         log_dir: &Arc<LogDir>,
         topic: &str,
         partition: PartitionIndex,
+        flushed: Offset,
     ) -> Result<Option<Damage>, LogError> {
-        recovery::first_damage(&log_dir.home(topic, partition))
+        recovery::first_damage(&log_dir.home(topic, partition), flushed)
     }
 
     /// The first offset that can be read.

@@ -107,10 +107,7 @@ impl Opener<'_> {
     /// one before it ends, so batches between them were written and did not reach the disk.
     fn lost_its_end(&self, index: usize, flushed: Offset) -> bool {
         let next = self.log.segments.get(index + 1);
-        next.is_some_and(|next| {
-            let missing = next.base().0 - self.log.end.0;
-            (1..GAP_THAT_ROLLS_MIN).contains(&missing) && next.base() > flushed
-        })
+        next.is_some_and(|next| is_loss(self.log.end, next.base(), flushed))
     }
 
     /// Builds a segment anew from its file, up to the first batch that is not right.
@@ -226,6 +223,11 @@ impl Opener<'_> {
         headers.iter().for_each(|header| log.note_epoch(header));
         Ok(())
     }
+}
+
+/// True where a log that ends at `end` and goes on at `next` has lost batches that were above `flushed`.
+pub(super) fn is_loss(end: Offset, next: Offset, flushed: Offset) -> bool {
+    (1..GAP_THAT_ROLLS_MIN).contains(&(next.0 - end.0)) && next > flushed
 }
 
 /// Makes the parts of an opened log agree, and removes the snapshots that nobody will read.

@@ -55,6 +55,11 @@ impl<'a> Scan<'a> {
         self.position
     }
 
+    /// Goes on at another place further on.
+    pub(crate) fn go_to(&mut self, position: u64) {
+        self.position = position;
+    }
+
     /// The next header. Its checksum is left to [`Scan::check`].
     pub(crate) fn step(&mut self) -> io::Result<Step> {
         if self.position >= self.end {

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 
 use tarn_log::checkpoints::OffsetCheckpoint;
-use tarn_log::{Descriptors, FirstBatch, Log, LogConfig, LogDir, LogDirError, Opening, RealDisk};
+use tarn_log::{Descriptors, Fault, FirstBatch, Log, LogConfig, LogDir, LogDirError, Opening, RealDisk};
 use tarn_record::{Epoch, Offset, Outcome, PartitionIndex, ValidBatch};
 
 use crate::world::*;
@@ -108,14 +108,40 @@ fn damage_is_found_where_it_is_and_nothing_is_changed() {
     log.close().unwrap();
     let segments = log.segment_count();
     drop(log);
-    let look = || Log::first_damage(&world.dir, TOPIC, PartitionIndex(0)).unwrap();
+    let look = || Log::first_damage(&world.dir, TOPIC, PartitionIndex(0), Offset(0)).unwrap();
     assert_eq!(look(), None);
     let first = all[0].bytes().len() as u64;
     damage(&world, 0, first + 80);
     let found = look().expect("a record of the second batch is another now");
-    assert_eq!((found.position, found.offset), (first, Offset(2)));
+    assert_eq!((found.position, found.offset, found.is_followed), (first, Offset(2), true));
     assert!(found.path.ends_with("00000000000000000000.log"));
     assert_eq!(world.open_clean().segment_count(), segments, "nothing was cut");
+}
+
+#[test]
+fn damage_at_the_end_is_followed_by_nothing_and_a_hole_is_damage() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    let all = fill(&mut log, 30);
+    log.close().unwrap();
+    drop(log);
+    let look = |flushed| Log::first_damage(&world.dir, TOPIC, PartitionIndex(0), Offset(flushed)).unwrap();
+    let mut segments: Vec<_> =
+        fs::read_dir(world.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    segments.retain(|path| path.extension().is_some_and(|kind| kind == "log"));
+    segments.sort();
+    let last = segments.last().unwrap();
+    let bytes = fs::read(last).unwrap();
+    fs::write(last, &bytes[..bytes.len() - 1]).unwrap();
+    let torn = look(0).expect("the last batch is cut short");
+    assert_eq!((torn.is_followed, torn.next_segment), (false, None));
+    let first = all[0].bytes().len();
+    let bytes = fs::read(&segments[0]).unwrap();
+    fs::write(&segments[0], &bytes[..bytes.len() - first]).unwrap();
+    let next: i64 = segments[1].file_stem().unwrap().to_string_lossy().parse().unwrap();
+    let hole = look(0).expect("the first segment ends too early");
+    assert_eq!((hole.fault, hole.is_followed), (Fault::MissingUpTo(Offset(next)), true));
+    assert_eq!(look(next).map(|damage| damage.offset), Some(torn.offset), "below that it was always there");
 }
 
 #[test]
