@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tarn_image::{MetadataImage, TopicImage};
 use tarn_log::RemovalJob;
+use tarn_mirror::local_cluster::LocalError;
 use tarn_quorum::{Answered, ImageUpdate, NotController};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{LocalNotify, Receiver, Sender};
@@ -232,6 +233,16 @@ impl Core {
         }
     }
 
+    /// The same for mirroring.
+    pub(crate) fn local_absence(&self, partition: TopicIdPartition) -> LocalError {
+        match self.absence(partition) {
+            ErrorCode::KAFKA_STORAGE_ERROR => {
+                LocalError::Storage { partition, reason: "it is not open; that is tried again".to_owned() }
+            }
+            _ => LocalError::NotLeader(partition),
+        }
+    }
+
     /// Hands an envelope to a core; to this one without a hop. It waits while the mailbox is full.
     pub async fn deliver(self: &Rc<Core>, to: CoreId, envelope: Envelope) {
         if to == self.id {
@@ -263,14 +274,17 @@ impl Core {
                 self.remove_files();
             }
             Envelope::Ends(partitions, reply) => {
-                let _ = reply.fill(lookups::ends(&self.partitions(), &partitions));
+                let absence = |partition| self.local_absence(partition);
+                let _ = reply.fill(lookups::ends(&self.partitions(), &partitions, absence));
             }
             Envelope::NewestBatches(partitions, reply) => lookups::newest_batches(self, partitions, reply),
             Envelope::Gates(gates, reply) => {
-                let _ = reply.fill(lookups::set_gates(&mut self.partitions(), &gates));
+                let absence = |partition| self.local_absence(partition);
+                let _ = reply.fill(lookups::set_gates(&mut self.partitions(), &gates, absence));
             }
             Envelope::KnownStates(states, reply) => {
-                let _ = reply.fill(lookups::set_known_states(&mut self.partitions(), &states));
+                let absence = |partition| self.local_absence(partition);
+                let _ = reply.fill(lookups::set_known_states(&mut self.partitions(), &states, absence));
             }
             Envelope::Coordinator(call) => crate::coordinators::mirror::answer(self, call),
             Envelope::Checkpoint(reply) => {

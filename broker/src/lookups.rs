@@ -136,10 +136,14 @@ pub(crate) fn epoch_ends(
     queries.iter().map(answer).collect()
 }
 
-/// Where logs begin and end.
-pub(crate) fn ends(partitions: &Partitions, asked: &[TopicIdPartition]) -> Vec<Result<LogEnds, LocalError>> {
+/// Where logs begin and end; `absence` says why a partition is not here.
+pub(crate) fn ends(
+    partitions: &Partitions,
+    asked: &[TopicIdPartition],
+    absence: impl Fn(TopicIdPartition) -> LocalError,
+) -> Vec<Result<LogEnds, LocalError>> {
     let answer = |partition: &TopicIdPartition| {
-        partitions.get(*partition).map(Replica::ends).ok_or(LocalError::NotLeader(*partition))
+        partitions.get(*partition).map(Replica::ends).ok_or_else(|| absence(*partition))
     };
     asked.iter().map(answer).collect()
 }
@@ -167,34 +171,38 @@ pub(crate) fn newest_batches(core: &Rc<Core>, asked: Vec<TopicIdPartition>, repl
             // What was found in a log that has gone meanwhile is no answer.
             let found = found.filter(|_| partitions.get(partition).is_some());
             let storage = |error: LogError| LocalError::Storage { partition, reason: error.to_string() };
-            found.ok_or(LocalError::NotLeader(partition))?.map_err(storage)
+            found.ok_or_else(|| core.local_absence(partition))?.map_err(storage)
         };
         let _ = reply.fill(asked.iter().zip(found).map(answer).collect());
     })
     .detach();
 }
 
-/// Opens and closes gates.
+/// Opens and closes gates; `absence` says why a partition is not here.
 pub(crate) fn set_gates(
     partitions: &mut Partitions,
     orders: &[GateOrder],
+    absence: impl Fn(TopicIdPartition) -> LocalError,
 ) -> Vec<Result<MirrorGeneration, LocalError>> {
     let mut set = |order: &GateOrder| {
         let generation = partitions.next_generation();
-        let replica = partitions.get_mut(order.partition);
-        let is_set = replica.is_some_and(|replica| replica.set_gate(order, generation));
-        is_set.then_some(generation).ok_or(LocalError::NotLeader(order.partition))
+        let replica = partitions.get_mut(order.partition).ok_or_else(|| absence(order.partition))?;
+        replica
+            .set_gate(order, generation)
+            .then_some(generation)
+            .ok_or(LocalError::NotLeader(order.partition))
     };
     orders.iter().map(&mut set).collect()
 }
 
-/// Takes over what a coordinator knows.
+/// Takes over what a coordinator knows; `absence` says why a partition is not here.
 pub(crate) fn set_known_states(
     partitions: &mut Partitions,
     states: &[(TopicIdPartition, KnownState)],
+    absence: impl Fn(TopicIdPartition) -> LocalError,
 ) -> Vec<Result<(), LocalError>> {
     let mut set = |(partition, known): &(TopicIdPartition, KnownState)| {
-        let replica = partitions.get_mut(*partition).ok_or(LocalError::NotLeader(*partition))?;
+        let replica = partitions.get_mut(*partition).ok_or_else(|| absence(*partition))?;
         let is_set = replica.set_known_state(*known);
         partitions.news_of(*partition);
         if is_set { Ok(()) } else { Err(LocalError::NotLeader(*partition)) }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::interest::{Scope, Wanted};
-use crate::lookups::{set_gates, set_known_states};
+use crate::lookups::{ends, set_gates, set_known_states};
 use crate::replica::{Binding, Isolation, Leadership};
 use crate::rules::TopicRules;
 
@@ -119,10 +119,12 @@ fn a_gate_is_set_once_no_client_can_write_and_every_opening_has_a_generation_of_
     let partition = world.partition(0);
     let not_yet = Err(LocalError::NotLeader(partition));
     let order = |gate, version| GateOrder { partition, gate, version };
-    let set = |world: &mut World, order| set_gates(&mut world.partitions, &[order]).remove(0);
+    let set = |world: &mut World, order| {
+        set_gates(&mut world.partitions, &[order], LocalError::NotLeader).remove(0)
+    };
     assert_eq!(set(&mut world, order(Gate::Closed, 1)), not_yet, "the binding is not known");
     assert_eq!(
-        set_known_states(&mut world.partitions, &[(partition, KnownState::None)]),
+        set_known_states(&mut world.partitions, &[(partition, KnownState::None)], LocalError::NotLeader),
         [not_yet.map(drop)]
     );
     world.bind(0, 1);
@@ -139,6 +141,19 @@ fn a_gate_is_set_once_no_client_can_write_and_every_opening_has_a_generation_of_
     world.lead_log(0, gone.into_log(), ALONE);
     world.bind(0, 1);
     assert!(set(&mut world, order(Gate::Open, 1)).expect("it is bound") > first, "also when it comes back");
+}
+
+#[test]
+fn mirroring_is_told_why_a_partition_is_not_here() {
+    let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::None });
+    let partition = world.partition(0);
+    let absence = |partition| LocalError::Storage { partition, reason: "no room".to_owned() };
+    let why = absence(partition);
+    let partitions = &mut world.partitions;
+    assert_eq!(ends(partitions, &[partition], absence), [Err(why.clone())]);
+    let order = GateOrder { partition, gate: Gate::Open, version: 1 };
+    assert_eq!(set_gates(partitions, &[order], absence), [Err(why.clone())]);
+    assert_eq!(set_known_states(partitions, &[(partition, KnownState::None)], absence), [Err(why)]);
 }
 
 #[test]
