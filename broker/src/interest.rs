@@ -200,6 +200,20 @@ impl<W> Interests<W> {
         Some(Watcher { interest: number, slot })
     }
 
+    /// Gives back the room of partitions that were forgotten, where that is most. Returns what each partition's
+    /// watcher was and is now: the partitions are to be told.
+    pub fn compact(&mut self, id: InterestId) -> Vec<(TopicIdPartition, Watcher, Watcher)> {
+        let Some((number, interest)) = self.get_mut(id) else { return Vec::new() };
+        if !interest.watched.is_sparse() {
+            return Vec::new();
+        }
+        let moved = interest.watched.compact(|_| {});
+        interest.news = interest.news.iter().filter_map(|slot| moved.get(slot).copied()).collect();
+        let watcher = |slot| Watcher { interest: number, slot };
+        let watched = |new: u32| Some(interest.watched.get(new)?.partition);
+        moved.iter().filter_map(|(&old, &new)| Some((watched(new)?, watcher(old), watcher(new)))).collect()
+    }
+
     /// Who wants a partition: the watchers to put on it when it comes to this core.
     pub fn watchers_of(&self, partition: TopicIdPartition) -> Vec<Watcher> {
         let wants = self.interests.iter();
@@ -445,6 +459,29 @@ mod tests {
         assert_eq!(world.reads, 2 + 2, "each reading had a reason");
         assert!(world.interests.upsert(world.id, forgotten, wanted(10)).is_some());
         assert_eq!(world.fetch(Scope::All, 100), [0, 1, 2], "the slot is used again");
+    }
+
+    #[test]
+    fn what_is_left_of_many_partitions_keeps_its_news_in_less_room() {
+        let mut world = World::with(1000);
+        world.fetch(Scope::All, 100);
+        for partition in 1..999 {
+            world.append(partition, 10);
+            let forgotten = world.partition(partition as i32);
+            world.interests.forget(world.id, forgotten);
+        }
+        world.append(999, 10);
+        let moved = world.interests.compact(world.id);
+        assert_eq!(moved.len(), 2);
+        for (partition, before, now) in moved {
+            let at = partition.partition.0 as usize;
+            assert_eq!(std::mem::replace(&mut world.watchers[at], now), before);
+        }
+        let interest = world.interests.interests.values().next().expect("it is open");
+        assert_eq!((interest.watched.slots(), interest.news.len()), (2, 1));
+        assert_eq!(world.fetch(Scope::News, 100), [999]);
+        world.append(0, 10);
+        assert_eq!(world.fetch(Scope::News, 100), [999, 0]);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! * `called` knows the topics that names stand for, where that is not the id itself.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use tarn_record::{PartitionIndex, TopicId, TopicIdPartition};
@@ -71,6 +72,8 @@ struct NamedTopic {
     key: TopicKey,
     stands_for: TopicId,
     partitions: u32,
+    /// No partition of it has an index outside of these.
+    indexes: (PartitionIndex, PartitionIndex),
 }
 
 /// A partition that the session names: the slot of its topic, and its index.
@@ -129,7 +132,7 @@ impl NamedPartitions {
     ) -> Option<TopicIdPartition> {
         let topic = self.topics.find(key).unwrap_or_else(|| {
             let (key, stands_for) = (key.clone(), TopicId::ZERO);
-            self.topics.insert(NamedTopic { key, stands_for, partitions: 0 })
+            self.topics.insert(NamedTopic { key, stands_for, partitions: 0, indexes: (index, index) })
         });
         if let Some(found) = lookup.found {
             self.stand_for(topic, found.topic_id);
@@ -146,6 +149,7 @@ impl NamedPartitions {
             None => {
                 if let Some(topic) = self.topics.get_mut(topic) {
                     topic.partitions += 1;
+                    topic.indexes = (topic.indexes.0.min(index), topic.indexes.1.max(index));
                 }
                 (self.partitions.insert(named), None)
             }
@@ -198,14 +202,7 @@ impl NamedPartitions {
         }
         let mut stand_for: HashMap<u32, TopicId> =
             concerned.iter().map(|one| (*one, TopicId::ZERO)).collect();
-        let of_them = |named: &NamedPartition| concerned.contains(&named.key().0);
-        let again: Vec<(u32, NamedPartition)> = self
-            .partitions
-            .iter()
-            .filter(|(_, named)| of_them(named))
-            .map(|(slot, one)| (slot, *one))
-            .collect();
-        for (slot, named) in again {
+        for (slot, named) in self.partitions_of(&concerned) {
             let (topic, index) = named.key;
             let before = self.found(slot);
             let found = self.topics.get(topic).and_then(|topic| look_up(&topic.key, index));
@@ -223,6 +220,43 @@ impl NamedPartitions {
         // Last: what a partition stood for before is told by what its topic stood for.
         stand_for.into_iter().for_each(|(topic, id)| self.stand_for(topic, id));
         moved
+    }
+
+    /// The partitions of these topics, looked for by their indexes: a topic that is made must not cost every
+    /// session all that it names. Where the indexes are so far apart that this is more work, among all.
+    fn partitions_of(&self, topics: &BTreeSet<u32>) -> Vec<(u32, NamedPartition)> {
+        let ranges = || {
+            let named = topics.iter().filter_map(|slot| Some((*slot, self.topics.get(*slot)?)));
+            named.map(|(slot, topic)| (slot, topic.indexes.0.0..=topic.indexes.1.0))
+        };
+        let width =
+            |(_, range): (u32, RangeInclusive<i32>)| i64::from(*range.end()) - i64::from(*range.start()) + 1;
+        if ranges().map(width).sum::<i64>() > i64::from(self.partitions.slots()) {
+            let all = self.partitions.iter().filter(|(_, named)| topics.contains(&named.key().0));
+            return all.map(|(slot, named)| (slot, *named)).collect();
+        }
+        let keys = ranges().flat_map(|(topic, range)| range.map(move |index| (topic, PartitionIndex(index))));
+        let slots = keys.filter_map(|key| self.partitions.find(&key));
+        slots.filter_map(|slot| Some((slot, *self.partitions.get(slot)?))).collect()
+    }
+
+    /// Gives back the room of what is forgotten, where that is most.
+    pub fn compact(&mut self) {
+        if self.topics.is_sparse() || self.partitions.is_sparse() {
+            self.compact_always();
+        }
+    }
+
+    fn compact_always(&mut self) {
+        let topics = self.topics.compact(|_| {});
+        let new = |moved: &HashMap<u32, u32>, old: u32| moved.get(&old).copied();
+        let partitions = self.partitions.compact(|named| {
+            let (topic, index) = named.key;
+            named.key = (new(&topics, topic).unwrap_or(topic), index);
+        });
+        self.missing = self.missing.iter().filter_map(|slot| new(&partitions, *slot)).collect();
+        self.called =
+            self.called.iter().filter_map(|(id, topic)| Some((*id, new(&topics, *topic)?))).collect();
     }
 
     /// True where a named partition stands for nothing.
@@ -351,6 +385,9 @@ mod tests {
                     1 => world.delete(topic),
                     _ => {}
                 }
+                if what == 4 {
+                    named.compact_always();
+                }
                 let moved = world.look_up_again(&mut named);
                 let found = |topic, index| world.find(topic, index);
                 let after: BTreeMap<_, _> = model.keys().map(|at| (*at, found(at.0, at.1))).collect();
@@ -380,6 +417,43 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_session_that_has_forgotten_nearly_all_keeps_no_room_for_it() {
+        let mut world = World::default();
+        (0..1000).for_each(|topic| world.make(topic, 10));
+        let mut named = world.session(1000, 10);
+        for (topic, index) in (0..1000).flat_map(|topic| (0..10).map(move |index| (topic, index))) {
+            if (topic, index) != (700, 3) {
+                named.forget(&key(topic), PartitionIndex(index));
+            }
+        }
+        assert!(named.partitions.is_sparse() && named.topics.is_sparse());
+        named.compact();
+        assert_eq!((named.partitions.slots(), named.topics.slots()), (1, 1));
+        assert_eq!(named.forget(&key(700), PartitionIndex(3)), Some(partition(world.topics[&700].0, 3)));
+    }
+
+    #[test]
+    fn a_topic_that_changed_is_looked_for_by_its_indexes_and_not_among_all() {
+        let mut world = World::default();
+        (0..1000).for_each(|topic| world.make(topic, 10));
+        let named = world.session(1000, 10);
+        let topic = named.topics.find(&key(7)).expect("it is named");
+        let found = named.partitions_of(&[topic].into());
+        let indexes: Vec<_> = found.iter().map(|(_, named)| named.key).collect();
+        assert_eq!(indexes, (0..10).map(|index| (topic, PartitionIndex(index))).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn indexes_that_are_far_apart_do_not_make_a_look_up_long() {
+        let mut named = NamedPartitions::new(0);
+        for index in [i32::MIN, 5, i32::MAX] {
+            named.want(&key(0), PartitionIndex(index), Lookup { found: None, wanted: WANTED });
+        }
+        let topic = named.topics.find(&key(0)).expect("it is named");
+        assert_eq!(named.partitions_of(&[topic].into()).len(), 3);
     }
 
     #[test]

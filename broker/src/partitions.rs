@@ -218,6 +218,12 @@ impl Partitions {
             }
         }
         read.requeue.into_iter().for_each(|partition| self.interests.requeue(interest, partition));
+        for (partition, before, now) in self.interests.compact(interest) {
+            if let Some(replica) = self.replicas.get_mut(&partition) {
+                replica.unwatch(before);
+                replica.watch(now);
+            }
+        }
         let replicas = &self.replicas;
         let partitions =
             self.interests.fetch(interest, read.scope, read.max_bytes, |partition, wanted, limit, first| {

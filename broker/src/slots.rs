@@ -5,8 +5,9 @@
 //!
 //! Invariants:
 //! * of one key there is one item at most;
-//! * a number is given to another item only after it was released.
+//! * a number is given to another item only after it was released, or `compact` has told the new numbers.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 
 use hashbrown::HashTable;
@@ -19,6 +20,9 @@ pub trait Keyed {
     /// Its key; the same for as long as the item is in its slot.
     fn key(&self) -> &Self::Key;
 }
+
+/// Less room than this is not worth the work.
+const ROOM_WORTH_COMPACTING: usize = 256;
 
 /// See the module.
 #[derive(Debug)]
@@ -110,6 +114,29 @@ impl<T: Keyed> Slots<T> {
         self.items.iter().enumerate().filter_map(|(slot, item)| Some((slot as u32, item.as_ref()?)))
     }
 
+    /// True where most of the room is for items that there are no more, or never were.
+    pub fn is_sparse(&self) -> bool {
+        let room = self.items.capacity().max(self.by_key.capacity());
+        room >= ROOM_WORTH_COMPACTING && self.len() < room / 4
+    }
+
+    /// Gives all items new numbers, without gaps, and the room of the others back. `change` may give an item
+    /// another key. Returns the new number of each old one.
+    pub fn compact(&mut self, mut change: impl FnMut(&mut T)) -> HashMap<u32, u32> {
+        let before = std::mem::take(&mut self.items);
+        let mut moved = HashMap::with_capacity(self.by_key.len());
+        self.items.reserve_exact(self.by_key.len());
+        self.by_key = HashTable::new();
+        self.released = Vec::new();
+        for (old, item) in before.into_iter().enumerate() {
+            if let Some(mut item) = item {
+                change(&mut item);
+                moved.insert(old as u32, self.insert(item));
+            }
+        }
+        moved
+    }
+
     /// How many slots there are, empty or not.
     pub fn slots(&self) -> u32 {
         self.items.len() as u32
@@ -151,6 +178,40 @@ mod tests {
             }
             let all: BTreeMap<u32, (u8, u32)> = model.into_values().collect();
             prop_assert_eq!(slots.iter().map(|(slot, item)| (slot, *item)).collect::<BTreeMap<_, _>>(), all);
+        }
+    }
+
+    #[test]
+    fn items_that_are_left_of_many_take_no_more_room_than_their_own() {
+        let mut slots = Slots::default();
+        for key in 0..u32::from(u16::MAX) {
+            slots.insert(Numbered(key));
+        }
+        assert!(!slots.is_sparse());
+        for key in 1..u32::from(u16::MAX) - 1 {
+            let slot = slots.find(&key).expect("it is there");
+            slots.remove(slot);
+            if key % 2 == 0 {
+                slots.release(slot);
+            }
+        }
+        assert!(slots.is_sparse());
+        let moved = slots.compact(|item| item.0 += 7);
+        assert_eq!(moved, [(0, 0), (u32::from(u16::MAX) - 1, 1)].into());
+        assert_eq!((slots.find(&7), slots.find(&(u32::from(u16::MAX) + 6))), (Some(0), Some(1)));
+        assert_eq!((slots.len(), slots.slots()), (2, 2));
+        assert!(slots.items.capacity() <= 4 && slots.by_key.capacity() <= 8, "{:?}", slots.items.capacity());
+        assert!(slots.released.capacity() == 0 && !slots.is_sparse());
+        assert_eq!(slots.insert(Numbered(1)), 2);
+    }
+
+    struct Numbered(u32);
+
+    impl Keyed for Numbered {
+        type Key = u32;
+
+        fn key(&self) -> &u32 {
+            &self.0
         }
     }
 

@@ -3,7 +3,7 @@
 //! However the request ends, answered or dropped with its connection, a session of the cache goes back to
 //! it and one of the request's own is closed on every core.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
 use tarn_record::{PartitionIndex, TopicIdPartition};
@@ -98,14 +98,20 @@ impl HeldSession {
         self.upserts.extend(lookup.found.map(|partition| (partition, lookup.wanted)));
     }
 
-    /// A partition that the request forgets.
-    pub(super) fn forget(&mut self, key: &TopicKey, index: PartitionIndex) {
-        let forgotten = self.session_mut().named.forget(key, index);
+    /// The partitions that the request forgets. What looking up again has found for one of their names is not
+    /// wanted any more either: an owning core forgets first.
+    pub(super) fn forget(&mut self, names: impl IntoIterator<Item = (TopicKey, PartitionIndex)>) {
+        let named = &mut self.session_mut().named;
+        let forgotten: HashSet<TopicIdPartition> =
+            names.into_iter().filter_map(|(key, index)| named.forget(&key, index)).collect();
+        if !forgotten.is_empty() {
+            self.upserts.retain(|(partition, _)| !forgotten.contains(partition));
+        }
         self.forgets.extend(forgotten);
     }
 
     /// Looks up again what names stand for, where their topics have changed since the last request: before
-    /// the request's own names are taken in.
+    /// the request's own names are taken in, and before those that it forgets are.
     pub(super) fn look_up_again(&mut self) {
         let core = self.core.clone();
         let view = core.view();
@@ -122,6 +128,7 @@ impl HeldSession {
         if session.id == 0 {
             return;
         }
+        session.named.compact();
         let evicted = core.sessions().fit(session, core.clock_ms());
         evicted.iter().for_each(|evicted| core.close_interest_of(evicted));
     }

@@ -139,10 +139,10 @@ pub(super) type Order = Vec<TopicIdPartition>;
 fn take_over(core: &Rc<Core>, held: &mut HeldSession, request: &FetchRequest) -> Order {
     let (naming, view) = (held.session().naming, core.view());
     held.look_up_again();
-    for topic in &request.forgotten_topics_data {
+    held.forget(request.forgotten_topics_data.iter().flat_map(|topic| {
         let key = key_of(&view, naming, &topic.topic, topic.topic_id);
-        topic.partitions.iter().for_each(|index| held.forget(&key, PartitionIndex(*index)));
-    }
+        topic.partitions.iter().map(move |index| (key.clone(), PartitionIndex(*index)))
+    }));
     held.reserve_exact(request.topics.iter().map(|topic| topic.partitions.len()).sum());
     let mut order = Vec::new();
     for topic in &request.topics {
