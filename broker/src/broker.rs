@@ -2,7 +2,8 @@
 //!
 //! Start-up order: directories, controller, registration, cores with their logs, and only then
 //! connections. A stop goes the other way round, and a directory counts as cleanly shut down only when
-//! every log in it was closed and the checkpoints were written.
+//! every log in it was closed, or found as it was closed, and the checkpoints were written. A start that is
+//! refused ends what it has begun in the same order.
 
 mod checkpoints;
 mod cores;
@@ -26,7 +27,7 @@ use tracing::{info, warn};
 
 pub use error::StartError;
 
-use self::cores::Plan;
+use self::cores::{Plan, Started};
 use crate::connections::{connection_limits, inbound_budget};
 use crate::envelope::{CheckpointEntry, Envelope};
 use crate::flushing::BackgroundFlusher;
@@ -61,14 +62,25 @@ impl Broker {
         let prepared = prepare(&config, &mut dirs).inspect_err(|_| directories::leave_as_found(&dirs))?;
         let Prepared { cluster_id, layout, limits, acceptor, addresses, .. } = prepared;
         let Prepared { manager, manager_handle, published, registration, controller, .. } = prepared;
-        let broker_epoch =
-            registration::register(&config, &dirs, &controller.handle, &addresses, &cluster_id)?;
-
-        let log_dirs = LogDirs::new(dirs).map_err(|(dir, cause)| StartError::LogDir { dir, cause })?;
+        let registered = registration::register(&config, &dirs, &controller.handle, &addresses, &cluster_id);
+        let ready = registered.and_then(|broker_epoch| {
+            let log_dirs =
+                LogDirs::new(dirs.clone()).map_err(|(dir, cause)| StartError::LogDir { dir, cause })?;
+            let flusher = BackgroundFlusher::start().map_err(StartError::Machine)?;
+            Ok((broker_epoch, log_dirs, flusher))
+        });
+        let (broker_epoch, log_dirs, (flusher, flusher_thread)) = match ready {
+            Ok(ready) => ready,
+            Err(refused) => {
+                // Its log is closed before anything is said of the directory that it is in.
+                end_controller(controller);
+                directories::leave_as_found(&dirs);
+                return Err(refused);
+            }
+        };
         let image = registration::wait_until_registered(&config, registration);
         directories::put_strays_aside(&log_dirs, &image);
         directories::remove_leftovers(&log_dirs);
-        let (flusher, flusher_thread) = BackgroundFlusher::start().map_err(StartError::Machine)?;
         let node = Node::new(config, cluster_id, Arc::new(log_dirs), controller.handle.clone(), flusher);
         node.set_mirrors(manager_handle.clone());
         let plan = Plan {
@@ -78,21 +90,28 @@ impl Broker {
             stop: Flag::default(),
             end: Flag::default(),
         };
-        let (peers, cores) = cores::start_cores(&plan, &layout, &published, acceptor, manager)?;
+        let mut started = Started::default();
+        let is_started = cores::start_cores(&plan, &layout, &published, acceptor, manager, &mut started);
         let Plan { node, stop, end, .. } = plan;
-        info!(node = node.broker_id().0, cluster = node.cluster_id(), cores = cores.len(), "started");
-        Ok(Broker {
+        let broker = Broker {
             node,
             controller,
-            peers,
-            cores,
+            peers: started.peers,
+            cores: started.cores,
             addresses,
             manager: manager_handle,
             flusher: flusher_thread,
             broker_epoch,
             stop,
             end,
-        })
+        };
+        if let Err(refused) = is_started {
+            broker.stop();
+            return Err(refused);
+        }
+        let (node, cores) = (&broker.node, broker.cores.len());
+        info!(node = node.broker_id().0, cluster = node.cluster_id(), cores, "started");
+        Ok(broker)
     }
 
     /// The listeners and the addresses that they are bound to.
@@ -106,8 +125,7 @@ impl Broker {
         self.stop.raise();
         let entries = close_logs(&self.peers);
         let written = self.node.log_dirs().write_last_checkpoints(&entries);
-        self.controller.handle.stop();
-        self.controller.core.join();
+        end_controller(self.controller);
         match written {
             Ok(()) => mark_clean(&self.node, self.broker_epoch),
             Err(error) => warn!(%error, "checkpoints not written; the next start checks the logs"),
@@ -166,8 +184,19 @@ fn prepare(config: &Arc<ServerConfig>, dirs: &mut Vec<Arc<LogDir>>) -> Result<Pr
     })
 }
 
+/// Closes the metadata log.
+fn end_controller(controller: Running) {
+    controller.handle.stop();
+    controller.core.join();
+}
+
 fn mark_clean(node: &Node, broker_epoch: i64) {
+    let in_order = node.log_dirs().closed_in_order();
     for dir in node.log_dirs().dirs() {
+        if !in_order.iter().any(|one| Arc::ptr_eq(one, dir)) {
+            warn!(dir = %dir.path().display(), "a log in it was never checked; the next start checks it");
+            continue;
+        }
         if let Err(error) = dir.mark_clean(broker_epoch) {
             warn!(dir = %dir.path().display(), %error, "not marked as cleanly shut down");
         }

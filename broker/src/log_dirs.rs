@@ -169,17 +169,20 @@ impl LogDirs {
     }
 
     /// Renames the directories of partitions whose topic the metadata does not know, and keeps them: the
-    /// deletion of the topic was cut short, or the metadata was lost. Where they are now.
+    /// deletion of the topic was cut short, or the metadata was lost. `exists` is asked with the topic's name
+    /// and id, which is zero where the directory does not say. Where they are now.
     ///
     /// # Errors
     /// A directory that cannot be renamed.
-    pub fn put_strays_aside(&self, exists: impl Fn(TopicId) -> bool) -> Result<Vec<PathBuf>, LogDirError> {
+    pub fn put_strays_aside(
+        &self,
+        exists: impl Fn(&str, TopicId) -> bool,
+    ) -> Result<Vec<PathBuf>, LogDirError> {
         let mut places = self.places();
         let mut strays = Vec::new();
         for (name, place) in &places.by_name {
             if let Some(found) = &place.found
-                && !place.topic_id.is_zero()
-                && !exists(place.topic_id)
+                && !exists(&name.0, place.topic_id)
             {
                 strays.push((name.clone(), place.dir, found.partition.clone()));
             }
@@ -256,6 +259,18 @@ impl LogDirs {
             }
         }
         (lines, places.gone.clone())
+    }
+
+    /// The directories of which it may be said that they were closed in order: not those with a log that was
+    /// left otherwise and never opened since. Its bytes are still to be checked, and that is known of the
+    /// whole directory only.
+    pub fn closed_in_order(&self) -> Vec<Arc<LogDir>> {
+        let places = self.places();
+        let is_unchecked = |place: &&Place| place.found.as_ref().is_some_and(|found| !found.opening.clean);
+        let unchecked: BTreeSet<usize> =
+            places.by_name.values().filter(is_unchecked).map(|place| place.dir).collect();
+        let dirs = self.dirs.iter().enumerate();
+        dirs.filter(|(index, _)| !unchecked.contains(index)).map(|(_, dir)| dir.clone()).collect()
     }
 
     /// Directories that a deletion left behind.
@@ -397,10 +412,24 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_with_a_log_that_was_not_checked_is_not_closed_in_order() {
+        let (dirs, _files) = dirs(&["t", "u"]);
+        assert_eq!(dirs.closed_in_order().len(), 0, "no mark was there");
+        dirs.opened("t", P, TopicId::random());
+        assert_eq!(dirs.closed_in_order().len(), 0, "the other may still be damaged");
+        dirs.opened("u", P, TopicId::random());
+        assert_eq!(dirs.closed_in_order().len(), 1);
+        dirs.closed(&entry("t", TopicId::random(), 7), Closing::Begun);
+        assert_eq!(dirs.closed_in_order().len(), 0);
+        dirs.closed(&entry("t", TopicId::random(), 7), Closing::InOrder);
+        assert_eq!(dirs.closed_in_order().len(), 1);
+    }
+
+    #[test]
     fn a_log_of_a_topic_that_the_metadata_does_not_know_is_put_aside_and_kept() {
         let (dirs, files) = dirs(&["known", "stray"]);
         let known = dirs.place("known", P).1.expect("it is there").partition.topic_id;
-        let renamed = dirs.put_strays_aside(|id| id == known).expect("it can be renamed");
+        let renamed = dirs.put_strays_aside(|_, id| id == known).expect("it can be renamed");
         let [stray] = &renamed[..] else { panic!("one of them: {renamed:?}") };
         let name = stray.file_name().unwrap_or_default().to_string_lossy();
         assert!(name.starts_with("stray-0.") && name.ends_with("-stray"), "{name}");

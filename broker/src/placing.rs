@@ -17,7 +17,7 @@ use tracing::{error, info, warn};
 use crate::closing::close_logs;
 use crate::core::Core;
 use crate::envelope::CheckpointEntry;
-use crate::log_dirs::Closing;
+use crate::log_dirs::{Closing, Found};
 use crate::replica::{Binding, Leadership, Replica};
 
 /// Why a partition is not in service yet.
@@ -281,11 +281,20 @@ async fn delete(core: &Rc<Core>, topic: &TopicImage) {
 fn delete_closed(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) {
     let log_dirs = core.node().log_dirs();
     let (dir, found) = log_dirs.place(&topic.name, partition.partition);
-    if let Some(found) = found.filter(|found| found.partition.topic_id == topic.id) {
-        match dir.rename_for_deletion(&found.partition) {
+    let is_known = |found: &Found| found.partition.topic_id == topic.id;
+    match found {
+        Some(found) if is_known(&found) => match dir.rename_for_deletion(&found.partition) {
             Ok(renamed) => remove_later(partition, dir, renamed),
             Err(error) => error!(%partition, %error, "a deleted partition keeps its directory"),
-        }
+        },
+        // It may hold what nobody has deleted, and must not be in the way of the next topic of the name.
+        Some(found) => match dir.rename_as_stray(&found.partition) {
+            Ok(path) => {
+                error!(%partition, path = %path.display(), "a directory did not say that it was the deleted topic's: it is kept under this name");
+            }
+            Err(error) => error!(%partition, %error, "a deleted partition keeps its directory"),
+        },
+        None => {}
     }
     log_dirs.forget(&topic.name, partition.partition);
 }

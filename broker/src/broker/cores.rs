@@ -40,23 +40,30 @@ struct CoreParts {
     begun: Sender<()>,
 }
 
-pub(super) type Started = (Vec<Sender<Envelope>>, Vec<CoreHandle<()>>);
+/// The cores that run, and the mailboxes of all.
+#[derive(Default)]
+pub(super) struct Started {
+    pub(super) peers: Vec<Sender<Envelope>>,
+    pub(super) cores: Vec<CoreHandle<()>>,
+}
 
+/// Starts the cores into `started`. With an error those that are in it run and are to be stopped.
 pub(super) fn start_cores(
     plan: &Plan,
     layout: &Layout,
     published: &[Arc<Published>],
     acceptor: Acceptor,
     manager: Manager,
-) -> Result<Started, StartError> {
+    started: &mut Started,
+) -> Result<(), StartError> {
     let count = layout.cores.len();
     let (peers, mut inboxes) = mailboxes(count, limits::MAILBOX_ENVELOPES);
+    started.peers.clone_from(&peers);
     let (dealt, mut sockets) = mailboxes(count, tarn_transport::limits::DEALT_SOCKETS_MAX);
     let (task_senders, mut tasks) = mailboxes(count, limits::MIRROR_TASKS);
     let fetchers = layout.fetch_cores.iter().map(|core| task_senders[usize::from(core.0)].clone()).collect();
     let mut manager = Some((manager, FetchCores::new(fetchers)));
     let (begun, mut beginnings) = mailbox(count);
-    let mut handles = Vec::with_capacity(count);
     for (index, cpu) in layout.cores.iter().enumerate() {
         let id = CoreId(index as u16);
         let parts = CoreParts {
@@ -74,7 +81,7 @@ pub(super) fn start_cores(
             let core = Core::new(parts.id, plan.node.clone(), peers, placement);
             run_core(core, plan, parts).await;
         };
-        handles.push(spawn_core(spec, run).map_err(StartError::Machine)?);
+        started.cores.push(spawn_core(spec, run).map_err(StartError::Machine)?);
     }
     for _ in 0..count {
         beginnings.recv_blocking();
@@ -85,7 +92,7 @@ pub(super) fn start_cores(
     if task_senders[0].send_blocking(accept).is_err() {
         return Err(StartError::Machine(std::io::Error::other("the first core ended at its start")));
     }
-    Ok((peers, handles))
+    Ok(())
 }
 
 fn mailboxes<M: Send>(count: usize, capacity: usize) -> (Vec<Sender<M>>, Vec<Receiver<M>>) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tarn_image::MetadataImage;
 use tarn_image::config::server::ServerConfig;
 use tarn_log::{Descriptors, LogDir, RealDisk};
+use tarn_record::TopicId;
 use tracing::{error, warn};
 
 use super::error::StartError;
@@ -61,11 +62,17 @@ pub(super) fn leave_as_found(dirs: &[Arc<LogDir>]) {
 /// Directories of partitions whose topic the metadata does not know. They are never removed: if the metadata
 /// was lost, they hold all that is left.
 pub(super) fn put_strays_aside(log_dirs: &LogDirs, image: &MetadataImage) {
-    match log_dirs.put_strays_aside(|id| image.topics().by_id(id).is_some()) {
+    let topics = image.topics();
+    // A directory that does not say whose it is belongs to the topic of its name, if there is one.
+    let exists = |name: &str, id: TopicId| match id.is_zero() {
+        true => topics.by_name(name).is_some(),
+        false => topics.by_id(id).is_some(),
+    };
+    match log_dirs.put_strays_aside(exists) {
         Ok(strays) => strays.iter().for_each(|path| {
             error!(
                 path = %path.display(),
-                "the metadata knows no topic with the id of this partition: its directory is kept under this name"
+                "the metadata does not know the topic of this partition: its directory is kept under this name"
             );
         }),
         Err(error) => error!(%error, "a partition that the metadata does not know stays where it is"),

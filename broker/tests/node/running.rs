@@ -125,7 +125,8 @@ pub(crate) fn refusal(more: &str) -> String {
     }
 }
 
-fn config(dir: &Path, more: &str) -> ServerConfig {
+/// The configuration of a node on this directory, with more lines.
+pub(crate) fn config(dir: &Path, more: &str) -> ServerConfig {
     let text = format!(
         "process.roles=broker,controller\nnode.id=1\nlog.dirs={}\n\
          controller.quorum.bootstrap.servers=127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n\

@@ -1,8 +1,15 @@
 //! What a stop and a deletion leave on the disk.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::running::Running;
+use tarn_broker::{Broker, StartError};
+use tarn_log::{Descriptors, LogDir, RealDisk};
+use tarn_quorum::metadata_log::MetadataLog;
+use tarn_record::Timestamp;
+use tarn_wire::messages::FeatureLevelRecord;
+
+use crate::running::{self, Running};
 
 #[test]
 fn a_stop_leaves_checkpoints_of_everything_and_a_clean_mark() {
@@ -33,6 +40,33 @@ fn a_topic_that_is_made_again_at_once_has_a_log_of_its_own() {
     assert_eq!(client.produce("t", -1, 10).base_offset, 0);
     let files = node.stop();
     assert_eq!(lines(files.path(), "recovery-point-offset-checkpoint"), ["t 0 1"]);
+}
+
+#[test]
+fn a_start_that_is_refused_after_its_controller_has_begun_leaves_the_clean_mark() {
+    let node = Running::new("");
+    node.client().create("t", 1, &[]);
+    let files = node.stop();
+    let again = tempfile::tempdir().expect("a directory");
+    running::copy(files.path(), again.path());
+    finalize_what_no_broker_supports(again.path());
+    let marker = again.path().join(".kafka_cleanshutdown");
+    assert!(marker.exists());
+    let refused = Broker::start(running::config(again.path(), "")).map(drop).expect_err("it is too old");
+    assert!(matches!(refused, StartError::NotRegistered(_)), "{refused}");
+    assert!(marker.exists(), "it has changed nothing");
+}
+
+/// Puts a level of a feature into the metadata that only a later Tarn knows.
+fn finalize_what_no_broker_supports(files: &Path) {
+    let now = Timestamp(1_700_000_000_000);
+    let dir = LogDir::open(Arc::new(RealDisk), files, Descriptors::new(100)).expect("nobody has it");
+    let config = running::config(files, "");
+    let mut log = MetadataLog::open(&dir, None, &config.metadata_log, now).expect("it is whole").log;
+    let level = FeatureLevelRecord { name: "mirror.version".into(), feature_level: 99 };
+    log.append(&[level.into()], log.latest_epoch(), now).expect("there is room");
+    log.close().expect("there is room");
+    dir.mark_clean(1).expect("there is room");
 }
 
 /// The lines of a checkpoint file after its version and count.
