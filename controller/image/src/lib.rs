@@ -14,6 +14,7 @@ pub mod delta;
 pub mod effective;
 pub mod features;
 pub mod image;
+pub mod limits;
 pub mod mirrors;
 pub mod topic_name;
 pub mod topics;

@@ -5,8 +5,9 @@
 //! the connection, in the server as in the client.
 //!
 //! Invariants:
-//! * memory is at most twice what has arrived, plus one first step, whatever a size announces; the step is
-//!   small for requests, which come from anyone, and large for answers, which were asked for;
+//! * memory is at most twice what has arrived, plus one first step rounded up to `BUFFER_GRAIN_BYTES`, whatever
+//!   a size announces; the step is small for requests, which come from anyone, and large for answers, which
+//!   were asked for. A buffer that was kept from an earlier frame may be larger;
 //! * nothing is read while the budget is exhausted.
 
 use std::io;

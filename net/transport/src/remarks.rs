@@ -1,18 +1,21 @@
 //! What is said of connections that end badly: so many lines a minute for each reason, so that whoever
 //! makes them end cannot fill the disk with the log.
 //!
-//! Owned by one core. Metrics count all of them.
+//! A server has one for its connections, on each core; the accepting task of each listener has one for those
+//! that it refuses. Metrics count all of them.
 //!
 //! Invariants:
-//! * of one reason at most `REMARKS_MAX` lines are said within `REMARKS_INTERVAL`;
+//! * of one reason at most `REMARKS_MAX` lines are said in a window: that begins with a line and lasts for
+//!   `REMARKS_INTERVAL`, and the next begins with the first line after it;
 //! * what was left out is counted, and told with the next line of its reason.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::limits::{REMARKS_INTERVAL, REMARKS_MAX};
 
 /// Why a line is to be said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     /// What a client sent is no request that is served.
     Malformed,
@@ -25,8 +28,6 @@ pub(crate) enum Reason {
     /// An address has too many connections.
     Refused,
 }
-
-const REASONS: usize = 5;
 
 /// A line that may be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub(crate) enum Next {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Remarks {
-    reasons: [Lines; REASONS],
+    reasons: BTreeMap<Reason, Lines>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,7 +61,7 @@ struct Lines {
 impl Remarks {
     /// Whether a line of this reason may be said now; `None` counts it.
     pub(crate) fn may_say(&mut self, reason: Reason, now: Instant) -> Option<Remark> {
-        let lines = &mut self.reasons[reason as usize];
+        let lines = self.reasons.entry(reason).or_default();
         let is_over = |since| now.saturating_duration_since(since) >= REMARKS_INTERVAL;
         if lines.since.is_none_or(is_over) {
             (lines.since, lines.said) = (Some(now), 0);

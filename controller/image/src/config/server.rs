@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use super::table;
 use crate::effective::{StaticConfigs, topic};
+use crate::limits::{CORES_MAX, CPU_MAX};
 pub use listeners::{Listener, host_and_port};
 use reader::Reader;
 
@@ -436,8 +437,6 @@ fn mirror(reader: &Reader<'_>, given: &StaticConfigs) -> Result<MirrorNodeConfig
 /// `0`, `0-3`, `0,0,1,1`: a number given twice makes two executors on that CPU. Whether there is such a CPU
 /// is for the machine to say.
 fn cores(reader: &Reader<'_>, key: &'static str) -> Result<Option<Vec<usize>>, ConfigError> {
-    const CPU_MAX: usize = 4095;
-    const CORES_MAX: usize = 256;
     let text = reader.text(key)?;
     if text.is_empty() {
         return Ok(None);
@@ -450,7 +449,7 @@ fn cores(reader: &Reader<'_>, key: &'static str) -> Result<Option<Vec<usize>>, C
             .filter(|(first, last)| first <= last && *last <= CPU_MAX)
             .ok_or_else(|| reader.refuse(key, "CPU numbers such as 0, 0-3 or 0,0,1,1 are expected"))?;
         if cpus.len() + (last - first) >= CORES_MAX {
-            return Err(reader.refuse(key, "a node has at most 256 of these cores"));
+            return Err(reader.refuse(key, &format!("a node has at most {CORES_MAX} of these cores")));
         }
         cpus.extend(first..=last);
     }
