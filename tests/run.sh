@@ -117,7 +117,8 @@ lint() { cargo clippy -q --workspace --all-targets "${integration[@]/#/--test=}"
 libtest() {
     local arguments_of_libtest=(${arguments[@]+"${arguments[@]}"})
     if [ "$long" = yes ]; then arguments_of_libtest+=(--include-ignored); fi
-    printf '%s\0' ${arguments_of_libtest[@]+"${arguments_of_libtest[@]}"}
+    # Without an argument printf would print one that is empty, and that names every test.
+    if [ ${#arguments_of_libtest[@]} -gt 0 ]; then printf '%s\0' "${arguments_of_libtest[@]}"; fi
 }
 mapfile -d '' -t for_libtest < <(libtest)
 

@@ -64,8 +64,8 @@ impl Broker {
         let Prepared { manager, manager_handle, published, registration, controller, .. } = prepared;
         let registered = registration::register(&config, &dirs, &controller.handle, &addresses, &cluster_id);
         let ready = registered.and_then(|broker_epoch| {
-            let log_dirs =
-                LogDirs::new(dirs.clone()).map_err(|(dir, cause)| StartError::LogDir { dir, cause })?;
+            let log_dirs = LogDirs::new(dirs.clone(), config.log_dirs.len())
+                .map_err(|(dir, cause)| StartError::LogDir { dir, cause })?;
             let flusher = BackgroundFlusher::start().map_err(StartError::Machine)?;
             Ok((broker_epoch, log_dirs, flusher))
         });

@@ -28,6 +28,8 @@ type Name = (String, PartitionIndex);
 #[derive(Debug)]
 pub struct LogDirs {
     dirs: Vec<Arc<LogDir>>,
+    /// So many, the first, get new partitions.
+    listed: usize,
     places: Mutex<Places>,
     turn: Mutex<Turn>,
 }
@@ -74,13 +76,14 @@ pub struct Found {
 }
 
 impl LogDirs {
-    /// Looks through the directories.
+    /// Looks through the directories, of which the first `listed` are in `log.dirs`: another one that only
+    /// `metadata.log.dir` names gets no partition.
     ///
     /// # Errors
     /// A directory or a checkpoint file that cannot be read.
-    pub fn new(dirs: Vec<Arc<LogDir>>) -> Result<LogDirs, (PathBuf, LogDirError)> {
+    pub fn new(dirs: Vec<Arc<LogDir>>, listed: usize) -> Result<LogDirs, (PathBuf, LogDirError)> {
         let places = Places { by_name: look_through(&dirs)?, gone: BTreeSet::new() };
-        Ok(LogDirs { dirs, places: Mutex::new(places), turn: Mutex::default() })
+        Ok(LogDirs { dirs, listed, places: Mutex::new(places), turn: Mutex::default() })
     }
 
     /// Every directory.
@@ -290,7 +293,7 @@ impl LogDirs {
         if self.dirs.len() > 1 {
             places.values().for_each(|place| counts[place.dir] += 1);
         }
-        (0..counts.len()).min_by_key(|dir| counts[*dir]).unwrap_or(0)
+        (0..counts.len().min(self.listed)).min_by_key(|dir| counts[*dir]).unwrap_or(0)
     }
 
     /// A panic while the lock was held leaves a map that is whole: every change is one insertion.
@@ -438,7 +441,7 @@ mod tests {
         assert!(dirs.place("known", P).1.is_some() && dirs.place("stray", P).1.is_none());
         drop(dirs);
         let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is ours");
-        let again = LogDirs::new(vec![dir]).expect("it can be read");
+        let again = LogDirs::new(vec![dir], 1).expect("it can be read");
         assert!(again.place("stray", P).1.is_none(), "nor is it found at the next start");
     }
 
@@ -458,6 +461,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_directory_of_the_metadata_log_alone_gets_no_partition() {
+        let files: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
+        let open = |files: &TempDir| {
+            LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new")
+        };
+        let dirs = LogDirs::new(files.iter().map(open).collect(), 2).expect("they can be read");
+        for topic in ["a", "b", "c", "d"] {
+            let (dir, _) = dirs.place(topic, P);
+            assert_ne!(dir.path(), files[2].path(), "{topic}");
+        }
+    }
+
     /// One directory in which these logs are, each with a recovery point of 7.
     fn dirs(found: &[&str]) -> (LogDirs, TempDir) {
         let files = tempfile::tempdir().expect("a directory");
@@ -469,7 +485,7 @@ mod tests {
         }
         let points = found.iter().map(|topic| (*topic, P, Offset(7)));
         dir.write_offsets(OffsetCheckpoint::RecoveryPoint, points).expect("there is room");
-        (LogDirs::new(vec![dir]).expect("it can be read"), files)
+        (LogDirs::new(vec![dir], 1).expect("it can be read"), files)
     }
 
     /// Opens a log of a new topic.

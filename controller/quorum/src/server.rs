@@ -11,7 +11,7 @@ use std::time::Duration;
 use tarn_image::config::server::ServerConfig;
 use tarn_image::features::SUPPORTED;
 use tarn_image::{MetadataDelta, MetadataImage, Provenance};
-use tarn_log::{AppendError, LogDir, RemovalJob};
+use tarn_log::{LogDir, RemovalJob};
 use tarn_record::{Epoch, Offset, Timestamp, TopicId};
 use tarn_runtime as rt;
 use tarn_runtime::channel::{Receiver, ReplySlot, mailbox};
@@ -391,7 +391,7 @@ impl Controller {
         for (records, (image, delta)) in batches.iter().zip(images) {
             let offset = match self.log.append(records, epoch, timestamp) {
                 Ok(last) => last,
-                Err(error) if is_full(&error) => {
+                Err(error) if error.is_full() => {
                     tracing::error!("there is no room for the metadata log: {error}");
                     return Ok(false);
                 }
@@ -473,15 +473,5 @@ impl Controller {
 
     fn now(&self) -> Timestamp {
         Timestamp(rt::wall_clock_ms())
-    }
-}
-
-/// True where the disk has no room: nothing was written, and it may be better later.
-fn is_full(error: &MetadataLogError) -> bool {
-    match error {
-        MetadataLogError::Log(error) | MetadataLogError::Append(AppendError::Storage(error)) => {
-            error.is_full()
-        }
-        _ => false,
     }
 }

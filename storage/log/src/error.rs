@@ -95,10 +95,12 @@ impl LogError {
         LogError::Io { action, path: path.to_owned(), cause }
     }
 
-    /// True where the disk is full, which is a state and not a failure of the disk.
+    /// True where the disk is full, or the table of open files, which are states and no failures of the disk:
+    /// nothing was written or synced then, and a later try may succeed.
     pub fn is_full(&self) -> bool {
         let full = |cause: &io::Error| {
-            matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            let no_room = matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+            no_room || matches!(cause.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
         };
         match self {
             LogError::Io { cause, .. } => full(cause),
