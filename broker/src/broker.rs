@@ -156,10 +156,14 @@ struct Prepared {
 
 /// Counts the CPUs, takes the directories, then the ports, and starts the controller.
 fn prepare(config: &Arc<ServerConfig>, dirs: &mut Vec<Arc<LogDir>>) -> Result<Prepared, StartError> {
+    if !(config.roles.broker && config.roles.controller) {
+        return Err(StartError::OneRole);
+    }
     let files = machine::raise_nofile().map_err(StartError::Machine)?;
     let descriptors = Descriptors::new(directories::descriptors_for_segments(files));
     let layout = Layout::of(config, &machine::available_cpus().map_err(StartError::Machine)?)?;
     let cluster_id = directories::open_dirs(config, &descriptors, dirs)?;
+    directories::refuse_lost_metadata(config, dirs)?;
     let limits = connection_limits(config);
     let acceptor = listening::bind(config, &limits)?;
     let addresses = acceptor.addresses().map_err(StartError::Machine)?;

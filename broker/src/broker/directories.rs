@@ -1,10 +1,13 @@
 //! Taking the log directories: formatted, ours, and locked for as long as the node runs.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use tarn_image::MetadataImage;
 use tarn_image::config::server::ServerConfig;
-use tarn_log::{Descriptors, LogDir, RealDisk};
+use tarn_log::{Descriptors, Disk, LogDir, RealDisk};
+use tarn_quorum::metadata_log;
 use tarn_record::TopicId;
 use tracing::{error, warn};
 
@@ -46,6 +49,38 @@ pub(super) fn open_dirs(
     }
     Ok(cluster.unwrap_or_default())
 }
+
+/// Refuses to begin a cluster anew over partitions that are there: an empty metadata log beside them was lost.
+pub(super) fn refuse_lost_metadata(config: &ServerConfig, dirs: &[Arc<LogDir>]) -> Result<(), StartError> {
+    let dir = config.metadata_log_dir.join(format!("{}-0", metadata_log::TOPIC));
+    if holds_metadata(&dir).map_err(StartError::Machine)? {
+        return Ok(());
+    }
+    let mut partitions = 0;
+    for one in dirs {
+        let found = one.partitions();
+        partitions += found.map_err(|cause| StartError::LogDir { dir: one.path().to_owned(), cause })?.len();
+    }
+    if partitions == 0 { Ok(()) } else { Err(StartError::MetadataLost { dir, partitions }) }
+}
+
+/// True where there is a record, or a snapshot that is later than the one of a format.
+fn holds_metadata(dir: &Path) -> io::Result<bool> {
+    let entries = match RealDisk.list(dir) {
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(false),
+        other => other?,
+    };
+    Ok(entries.iter().any(|entry| match entry.name.rsplit_once('.') {
+        Some((_, "log")) => entry.len > 0,
+        Some((name, "checkpoint")) => {
+            name.starts_with(|first: char| first.is_ascii_digit()) && !name.starts_with(FIRST_OFFSET)
+        }
+        _ => false,
+    }))
+}
+
+/// How the name of the snapshot begins that a format leaves.
+const FIRST_OFFSET: &str = "00000000000000000000-";
 
 /// A start that was refused has changed nothing: what was closed in order is taken for that by the next
 /// start too, which else would cut what this one refused to cut.

@@ -18,6 +18,9 @@ pub enum StartError {
     /// A core is configured for a CPU that is not there.
     #[error(transparent)]
     NoSuchCpu(#[from] NoSuchCpu),
+    /// A node that is only a broker, or only a controller.
+    #[error("process.roles must name both broker and controller: nodes of one role are not served yet")]
+    OneRole,
     /// A log directory was never formatted.
     #[error("log directory {} is not formatted", dir.display())]
     NotFormatted {
@@ -41,6 +44,18 @@ pub enum StartError {
         dir: PathBuf,
         /// Why.
         cause: LogDirError,
+    },
+    /// There are partitions, and no metadata.
+    #[error(
+        "the metadata log in {} holds nothing, but there are {partitions} partitions in the log directories: it was \
+         lost, or they are another node's; restore it, or move the partitions' directories away to begin anew",
+        dir.display()
+    )]
+    MetadataLost {
+        /// Where the metadata log should be.
+        dir: PathBuf,
+        /// How many partitions have a directory.
+        partitions: usize,
     },
     /// The controller.
     #[error(transparent)]

@@ -12,6 +12,18 @@ const BROKER: i8 = 4;
 const HALF_A_SEGMENT: usize = 600 * 1024;
 
 #[test]
+fn a_node_of_one_role_is_refused() {
+    for roles in ["broker", "controller"] {
+        let listeners = match roles {
+            "broker" => "listeners=PLAINTEXT://127.0.0.1:0\n",
+            _ => "listeners=CONTROLLER://127.0.0.1:0\n",
+        };
+        let refused = refusal(&format!("process.roles={roles}\n{listeners}"));
+        assert!(refused.contains("process.roles must name both"), "{refused}");
+    }
+}
+
+#[test]
 fn a_core_on_a_cpu_that_is_not_there_keeps_the_node_from_starting() {
     let refused = refusal("tarn.cores=0,1000\n");
     assert!(

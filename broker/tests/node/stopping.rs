@@ -57,6 +57,29 @@ fn a_start_that_is_refused_after_its_controller_has_begun_leaves_the_clean_mark(
     assert!(marker.exists(), "it has changed nothing");
 }
 
+#[test]
+fn a_metadata_log_that_was_lost_is_not_begun_anew_over_partitions() {
+    let node = Running::new("");
+    node.client().create("t", 1, &[]);
+    let files = node.stop();
+    let metadata = Path::new("__cluster_metadata-0");
+    let log = metadata.join("00000000000000000000.log");
+    for lose in [
+        (|path: &Path| std::fs::remove_file(path)) as fn(&Path) -> std::io::Result<()>,
+        |path| std::fs::File::create(path).map(drop),
+        |path| std::fs::remove_dir_all(path.parent().expect("it is in a directory")),
+    ] {
+        let again = tempfile::tempdir().expect("a directory");
+        running::copy(files.path(), again.path());
+        lose(&again.path().join(&log)).expect("it is there");
+        for _ in 0..2 {
+            let refused = Broker::start(running::config(again.path(), "")).map(drop).expect_err("it is lost");
+            assert!(matches!(refused, StartError::MetadataLost { partitions: 1, .. }), "{refused}");
+            assert!(again.path().join("t-0").exists(), "nothing is renamed");
+        }
+    }
+}
+
 /// Puts a level of a feature into the metadata that only a later Tarn knows.
 fn finalize_what_no_broker_supports(files: &Path) {
     let now = Timestamp(1_700_000_000_000);
