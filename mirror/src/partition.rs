@@ -70,7 +70,8 @@ pub struct Aligned {
 pub struct RetryPolicy {
     /// `mirror.failed.retry.initial.backoff.ms` and `.max.backoff.ms`.
     pub backoff: Backoff,
-    /// `mirror.failed.retry.max.attempts`; after these an operator is waited for.
+    /// `mirror.failed.retry.max.attempts`; after these an operator is waited for. What passes by itself is tried
+    /// without end and uses up none of them.
     pub attempts_max: u16,
 }
 
@@ -146,7 +147,10 @@ pub struct Partition {
     terminal: Option<(Reason, Arc<str>)>,
     /// The source said that histories have parted, and comparing them has not ended that yet.
     parted: bool,
+    /// Failures since something was appended.
     attempts: u16,
+    /// Those of them after so many of which it is given up.
+    attempts_used: u16,
     holds: u32,
     gaps: Gaps,
     busy: bool,
@@ -170,6 +174,7 @@ impl Partition {
             terminal: None,
             parted: false,
             attempts: 0,
+            attempts_used: 0,
             holds: 0,
             gaps: Gaps::default(),
             busy: false,
@@ -322,8 +327,7 @@ impl Partition {
             self.failure = None;
             self.terminal = None;
             self.parted = false;
-            self.attempts = 0;
-            self.holds = 0;
+            (self.attempts, self.attempts_used, self.holds) = (0, 0, 0);
             self.gaps = Gaps::default();
             if !self.in_lane {
                 self.gate = GateNow::MustClose;
@@ -448,8 +452,7 @@ impl Partition {
     pub fn goes_on(&mut self) {
         self.parted = false;
         self.doubted = false;
-        self.attempts = 0;
-        self.holds = 0;
+        (self.attempts, self.attempts_used, self.holds) = (0, 0, 0);
         self.held = None;
         self.failure = None;
     }
@@ -477,8 +480,11 @@ impl Partition {
         match reason.treatment() {
             Treatment::Terminal => self.fails_for_good(reason, message),
             Treatment::Retried if !is_waited_for(reason) => {
-                if self.attempts >= policy.attempts_max && !passes_by_itself(reason) {
-                    return self.fails_for_good(reason, message);
+                if !passes_by_itself(reason) {
+                    if self.attempts_used >= policy.attempts_max {
+                        return self.fails_for_good(reason, message);
+                    }
+                    self.attempts_used += 1;
                 }
                 self.attempts = self.attempts.saturating_add(1);
                 let until_ms = now_ms + policy.backoff.wait_ms(u32::from(self.attempts), spread);

@@ -118,6 +118,11 @@ fn a_full_disk_is_never_given_up() {
         now = until;
         run_at(&mut partition, &mut Vec::new(), now);
     }
+    partition.left_lane();
+    partition.gate_closed();
+    partition.failed(Reason::SourceError, "odd".into(), now, 0.5, &POLICY);
+    assert_eq!(partition.retry_attempt(), 100, "nor has it used up what other failures have");
+    run_at(&mut partition, &mut Vec::new(), now + 1_000_000);
     partition.goes_on();
     assert_eq!((partition.state(), partition.trouble()), (MirrorState::Mirroring, None));
 }

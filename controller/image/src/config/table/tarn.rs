@@ -15,7 +15,7 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     "mirror.failed.retry.initial.backoff.ms": Long = "100", AtLeast(1), ReadOnly;
     /// Longest wait before a failed mirror partition is tried again.
     "mirror.failed.retry.max.backoff.ms": Long = "300000", AtLeast(1), ReadOnly;
-    /// How often a failed mirror partition is tried again; 0 for never.
+    /// How often a failed mirror partition is tried again; 0 for never. While the disk here is full, always.
     "mirror.failed.retry.max.attempts": Int = "20", Between(0, 32767), ReadOnly;
     /// Longest write of mirror state.
     "mirror.coordinator.write.timeout.ms": Long = "5000", AtLeast(1), ReadOnly;
