@@ -148,11 +148,6 @@ impl Sessions {
         Ok(session)
     }
 
-    /// How many partitions all sessions have.
-    pub fn partitions(&self) -> usize {
-        self.partitions
-    }
-
     /// Counts the partitions of a session in a request's hands as they are now. Where they exceed the limit,
     /// sessions that were unused for long go for it; they are returned, and their interests are to be closed.
     /// Where that does not suffice it is no session of the cache any more, and its id is 0.
@@ -304,7 +299,7 @@ mod tests {
             (0, vec![]),
             "one too many, and the other is in use"
         );
-        assert_eq!((sessions.partitions(), sessions.len()), (60, 1));
+        assert_eq!((sessions.partitions, sessions.len()), (60, 1));
         let new = create(&mut sessions, EVICTION_MS);
         assert_eq!(
             grow(&mut sessions, new, 101, EVICTION_MS),
@@ -313,15 +308,15 @@ mod tests {
         );
         let new = create(&mut sessions, EVICTION_MS);
         assert_eq!(grow(&mut sessions, new, 50, EVICTION_MS), (new, vec![old]));
-        assert_eq!((sessions.partitions(), sessions.len()), (50, 1));
+        assert_eq!((sessions.partitions, sessions.len()), (50, 1));
         assert_eq!(
             grow(&mut sessions, new, 7, EVICTION_MS),
             (new, vec![]),
             "what is forgotten counts no more"
         );
-        assert_eq!(sessions.partitions(), 7);
+        assert_eq!(sessions.partitions, 7);
         sessions.remove(new);
-        assert_eq!(sessions.partitions(), 0);
+        assert_eq!(sessions.partitions, 0);
     }
 
     #[test]
@@ -330,9 +325,9 @@ mod tests {
         let id = create(&mut sessions, 0);
         grow(&mut sessions, id, 10, 0);
         let session = sessions.take(id, 2, BY_ID).expect("it is there");
-        assert_eq!(sessions.partitions(), 10, "it counts in a request's hands too");
+        assert_eq!(sessions.partitions, 10, "it counts in a request's hands too");
         sessions.ended(&session);
-        assert_eq!((sessions.partitions(), sessions.len()), (0, 0));
+        assert_eq!((sessions.partitions, sessions.len()), (0, 0));
     }
 
     /// A request after which a session names so many partitions: its id then, and who had to go for it.

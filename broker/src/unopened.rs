@@ -56,16 +56,6 @@ impl Unopened {
         self.attempts.contains_key(&partition)
     }
 
-    /// How many partitions are out of service.
-    pub fn len(&self) -> usize {
-        self.attempts.len()
-    }
-
-    /// True where every log that was to be opened is open.
-    pub fn is_empty(&self) -> bool {
-        self.attempts.is_empty()
-    }
-
     /// The partitions whose turn has come, the longest due first. Each is told of once: `failed` gives it its
     /// next turn.
     pub fn take_due(&mut self, now_ms: u64) -> Vec<TopicIdPartition> {
@@ -113,7 +103,7 @@ mod tests {
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
         assert!(unopened.contains(p(0)));
-        assert_eq!((unopened.forget(p(0)), unopened.is_empty()), (9, true));
+        assert_eq!((unopened.forget(p(0)), unopened.contains(p(0))), (9, false));
         assert_eq!(unopened.failed(p(0), 0), 1, "what fails later begins anew");
     }
 
@@ -124,7 +114,7 @@ mod tests {
             unopened.failed(p(partition), now_ms);
         }
         unopened.forget(p(2));
-        assert_eq!((unopened.len(), unopened.contains(p(2))), (2, false));
+        assert!(!unopened.contains(p(2)));
         assert_eq!(unopened.take_due(LOG_RETRY_MS_MIN + 10), [p(1)]);
         assert_eq!(unopened.take_due(u64::MAX), [p(0)], "once, after its second failure");
         assert_eq!(unopened.next_due_ms(), None);

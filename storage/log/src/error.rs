@@ -202,3 +202,23 @@ impl ReadError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_full_table_of_files_pass_and_a_failed_disk_does_not() {
+        for (errno, passes) in [
+            (libc::ENOSPC, true),
+            (libc::EDQUOT, true),
+            (libc::EMFILE, true),
+            (libc::ENFILE, true),
+            (libc::EIO, false),
+            (libc::EROFS, false),
+        ] {
+            let error = LogError::io("open", Path::new("f"), io::Error::from_raw_os_error(errno));
+            assert_eq!(error.is_full(), passes, "{error}");
+        }
+    }
+}

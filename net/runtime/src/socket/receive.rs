@@ -112,8 +112,8 @@ impl ReadHalf {
             ..limits::WAKE_FROM_BYTES_MIN => 1,
             _ => missing.min(limits::WAKE_FROM_BYTES_MAX),
         };
-        let is_enough = bytes == 1 || self.wakes_from >= limits::WAKE_FROM_BYTES_MIN;
-        if self.wakes_from == bytes || (self.wakes_from <= missing && is_enough) {
+        let is_as_good = (self.wakes_from > 1) == (bytes > 1) && self.wakes_from <= missing;
+        if is_as_good {
             return Ok(());
         }
         set_receive_low_watermark(self.fd.as_fd(), bytes)?;
