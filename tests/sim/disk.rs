@@ -205,8 +205,13 @@ fn power_lost() -> io::Error {
     io::Error::other("the power is lost")
 }
 
-fn disk_failed() -> io::Error {
-    io::Error::other("the disk failed to sync")
+/// Also one that had no room left for what it had taken has failed.
+fn disk_failed(rng: &mut fastrand::Rng) -> io::Error {
+    match rng.u8(..3) {
+        0 => io::Error::other("the disk failed to sync"),
+        1 => io::ErrorKind::StorageFull.into(),
+        _ => io::ErrorKind::QuotaExceeded.into(),
+    }
 }
 
 impl Disk for SimDisk {
@@ -282,7 +287,7 @@ impl Disk for SimDisk {
         match state.sync()? {
             Synced::Done if state.faults.names_lie => Ok(()),
             Synced::Done => state.names.sync(path),
-            Synced::Failed => Err(disk_failed()),
+            Synced::Failed => Err(disk_failed(&mut state.rng)),
             Synced::Lied => Ok(()),
         }
     }

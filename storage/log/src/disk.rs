@@ -21,6 +21,7 @@ use std::sync::Arc;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use crate::error::sync_failed;
 use crate::limits;
 
 /// A file system, as far as a log needs one. Errors are the system's own; the caller knows the path.
@@ -76,9 +77,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
         let file = self.open(&written_first, Open::Create)?;
         file.set_len(0)?;
         file.write_at(&[IoSlice::new(bytes)], 0)?;
-        file.sync_data()?;
+        file.sync_data().map_err(sync_failed)?;
         self.rename(&written_first, path)?;
-        path.parent().map_or(Ok(()), |directory| self.sync_dir(directory))
+        path.parent().map_or(Ok(()), |directory| self.sync_dir(directory)).map_err(sync_failed)
     }
 }
 

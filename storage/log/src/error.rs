@@ -95,8 +95,13 @@ impl LogError {
         LogError::Io { action, path: path.to_owned(), cause }
     }
 
+    /// A sync that failed: see [`sync_failed`].
+    pub(crate) fn unsynced(path: &Path, cause: io::Error) -> LogError {
+        LogError::io("sync", path, sync_failed(cause))
+    }
+
     /// True where the disk is full, or the table of open files, which are states and no failures of the disk:
-    /// nothing was written or synced then, and a later try may succeed.
+    /// nothing was written or synced then, and a later try may succeed. Never of a sync that failed.
     pub fn is_full(&self) -> bool {
         let full = |cause: &io::Error| {
             let no_room = matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
@@ -109,6 +114,21 @@ impl LogError {
         }
     }
 }
+
+/// What a failed sync is to be told as. A write that finds no room is refused, and its bytes are still the
+/// caller's; a sync that finds none has taken them before, and the system may have dropped them, whatever the
+/// next sync says. So it is the failure of a disk, as any other of a sync, and no full disk.
+pub(crate) fn sync_failed(cause: io::Error) -> io::Error {
+    match cause.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => io::Error::other(NoRoomLeft(cause)),
+        _ => cause,
+    }
+}
+
+/// There was room when it was written.
+#[derive(Debug, Error)]
+#[error("what was written before may be lost: {0}")]
+struct NoRoomLeft(#[source] io::Error);
 
 /// Why nothing, or not all, was appended. The log end says up to where.
 #[derive(Debug, Error)]
@@ -219,6 +239,18 @@ mod tests {
         ] {
             let error = LogError::io("open", Path::new("f"), io::Error::from_raw_os_error(errno));
             assert_eq!(error.is_full(), passes, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_sync_that_finds_no_room_is_a_failed_disk_and_one_that_finds_no_descriptor_is_none() {
+        for (errno, passes) in
+            [(libc::ENOSPC, false), (libc::EDQUOT, false), (libc::EIO, false), (libc::EMFILE, true)]
+        {
+            let error = LogError::unsynced(Path::new("f"), io::Error::from_raw_os_error(errno));
+            assert_eq!(error.is_full(), passes, "{error}");
+            let cause = io::Error::from_raw_os_error(errno);
+            assert!(error.to_string().ends_with(&cause.to_string()), "{error}");
         }
     }
 }

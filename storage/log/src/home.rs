@@ -131,7 +131,7 @@ impl Home {
     /// Makes the content of a file survive a crash; one that is not there is fine.
     pub(crate) fn sync_file(&self, path: &Path) -> Result<(), LogError> {
         match self.disk.open(path, Open::ReadWrite).and_then(|file| file.sync_data()) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(LogError::io("sync", path, cause)),
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(LogError::unsynced(path, cause)),
             _ => Ok(()),
         }
     }
@@ -145,12 +145,12 @@ impl Home {
     /// Makes the directory's own name survive a crash.
     pub(crate) fn sync_parent(&self) -> Result<(), LogError> {
         let parent = self.path.parent().unwrap_or(&self.path);
-        self.disk.sync_dir(parent).map_err(|cause| LogError::io("sync", parent, cause))
+        self.disk.sync_dir(parent).map_err(|cause| LogError::unsynced(parent, cause))
     }
 
     /// Makes the names in the directory survive a crash.
     pub(crate) fn sync(&self) -> Result<(), LogError> {
-        self.disk.sync_dir(&self.path).map_err(|cause| LogError::io("sync", &self.path, cause))
+        self.disk.sync_dir(&self.path).map_err(|cause| LogError::unsynced(&self.path, cause))
     }
 }
 

@@ -212,7 +212,7 @@ impl DiskFile for SimFile {
                 Synced::Lied => {}
                 Synced::Failed => {
                     inode.fail_sync(&mut state.rng);
-                    return Err(disk_failed());
+                    return Err(disk_failed(&mut state.rng));
                 }
             }
             Ok(())

@@ -3,7 +3,7 @@
 //! A flush is a job for a thread that may wait for the disk. It syncs data before names and epochs, and
 //! indexes with the segments that are closed, so that below the recovery point everything can be
 //! trusted. One job of a log runs at a time. A failed sync is never tried again into silence: its error
-//! takes the log directory offline.
+//! takes the log directory offline, also where it failed for lack of room: what was written had been taken before.
 
 use std::io;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl ToSync {
         match synced {
             // Its offsets were removed from the log since the job was made.
             Err(cause) if cause.kind() == io::ErrorKind::NotFound && self.file.is_retired() => return Ok(()),
-            other => other.map_err(|cause| LogError::io("sync", &self.file.path(), cause))?,
+            other => other.map_err(|cause| LogError::unsynced(&self.file.path(), cause))?,
         }
         let Some(next) = self.snapshot_after else { return Ok(()) };
         let base = self.file.base();

@@ -5,7 +5,7 @@ use tarn_record::{BatchHeader, ControlRecord, Offset, Timestamp};
 use super::replay::{for_each_batch, load_producers, read_control};
 use super::{Listing, RecoveryReport};
 use crate::epochs::EpochHistory;
-use crate::error::LogError;
+use crate::error::{LogError, sync_failed};
 use crate::home::{EPOCHS_FILE, Kind};
 use crate::limits::SEGMENT_OFFSETS_MAX;
 use crate::log::{Log, aborted_entry};
@@ -147,7 +147,7 @@ impl Opener<'_> {
             self.report.note_cut(log.end);
             log.segments[index].cut_tail()?;
             // Else they could come back after another crash, and continue what is appended meanwhile.
-            file.sync_data().map_err(|cause| view.failed("sync", cause))?;
+            file.sync_data().map_err(|cause| view.failed("sync", sync_failed(cause)))?;
         }
         if next_base.is_some() {
             log.segments[index].finish_indexes()?;

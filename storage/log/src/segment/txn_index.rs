@@ -18,6 +18,7 @@ use tarn_record::{Offset, ProducerId};
 use thiserror::Error;
 
 use crate::disk::{Disk, DiskFile, Open};
+use crate::error::sync_failed;
 
 /// The bytes of one entry.
 pub const TXN_INDEX_ENTRY_BYTES: usize = 34;
@@ -204,7 +205,7 @@ impl TxnIndex {
             return Ok(());
         }
         let file = self.disk.open(&self.path, Open::ReadWrite).map_err(|cause| self.io(cause))?;
-        file.sync_data().map_err(|cause| self.io(cause))
+        file.sync_data().map_err(|cause| self.io(sync_failed(cause)))
     }
 
     /// How many aborted transactions there are.
