@@ -17,9 +17,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tarn_image::config::server::ServerConfig;
+use tarn_log::checkpoints::CleanShutdown;
 use tarn_log::{Descriptors, LogDir};
 use tarn_mirror::manager::{Manager, ManagerHandle};
 use tarn_quorum::Running;
+use tarn_record::Offset;
 use tarn_runtime::channel::{Flag, Sender, reply};
 use tarn_runtime::{CoreHandle, machine, probe};
 use tarn_transport::{Acceptor, ConnectionLimits};
@@ -59,7 +61,8 @@ impl Broker {
         probe::check()?;
         let config = Arc::new(config);
         let mut dirs = Vec::new();
-        let prepared = prepare(&config, &mut dirs).inspect_err(|_| directories::leave_as_found(&dirs))?;
+        let prepared =
+            prepare(&config, &mut dirs).inspect_err(|_| directories::leave_as_found(&dirs, None))?;
         let Prepared { cluster_id, layout, limits, acceptor, addresses, .. } = prepared;
         let Prepared { manager, manager_handle, published, registration, controller, .. } = prepared;
         let registered = registration::register(&config, &dirs, &controller.handle, &addresses, &cluster_id);
@@ -73,8 +76,8 @@ impl Broker {
             Ok(ready) => ready,
             Err(refused) => {
                 // Its log is closed before anything is said of the directory that it is in.
-                end_controller(controller);
-                directories::leave_as_found(&dirs);
+                let end = end_controller(controller);
+                directories::leave_as_found(&dirs, Some((&config.metadata_log_dir, end)));
                 return Err(refused);
             }
         };
@@ -125,9 +128,9 @@ impl Broker {
         self.stop.raise();
         let entries = close_logs(&self.peers);
         let written = self.node.log_dirs().write_last_checkpoints(&entries);
-        end_controller(self.controller);
+        let metadata_end = end_controller(self.controller);
         match written {
-            Ok(()) => mark_clean(&self.node, self.broker_epoch),
+            Ok(()) => mark_clean(&self.node, self.broker_epoch, metadata_end),
             Err(error) => warn!(%error, "checkpoints not written; the next start checks the logs"),
         }
         self.end.raise();
@@ -188,20 +191,22 @@ fn prepare(config: &Arc<ServerConfig>, dirs: &mut Vec<Arc<LogDir>>) -> Result<Pr
     })
 }
 
-/// Closes the metadata log.
-fn end_controller(controller: Running) {
+/// Closes the metadata log; where it ends.
+fn end_controller(controller: Running) -> Offset {
     controller.handle.stop();
-    controller.core.join();
+    controller.core.join()
 }
 
-fn mark_clean(node: &Node, broker_epoch: i64) {
+fn mark_clean(node: &Node, broker_epoch: i64, metadata_end: Offset) {
     let in_order = node.log_dirs().closed_in_order();
     for dir in node.log_dirs().dirs() {
         if !in_order.iter().any(|one| Arc::ptr_eq(one, dir)) {
             warn!(dir = %dir.path().display(), "a log in it was never checked; the next start checks it");
             continue;
         }
-        if let Err(error) = dir.mark_clean(broker_epoch) {
+        let holds_metadata = dir.path() == node.config().metadata_log_dir;
+        let metadata_end = holds_metadata.then_some(metadata_end);
+        if let Err(error) = dir.mark_clean(CleanShutdown { broker_epoch, metadata_end }) {
             warn!(dir = %dir.path().display(), %error, "not marked as cleanly shut down");
         }
     }

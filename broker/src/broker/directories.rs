@@ -8,7 +8,7 @@ use tarn_image::MetadataImage;
 use tarn_image::config::server::ServerConfig;
 use tarn_log::{Descriptors, Disk, LogDir, RealDisk};
 use tarn_quorum::metadata_log;
-use tarn_record::TopicId;
+use tarn_record::{Offset, TopicId};
 use tracing::{error, warn};
 
 use super::error::StartError;
@@ -83,12 +83,15 @@ fn holds_metadata(dir: &Path) -> io::Result<bool> {
 const FIRST_OFFSET: &str = "00000000000000000000-";
 
 /// A start that was refused has changed nothing: what was closed in order is taken for that by the next
-/// start too, which else would cut what this one refused to cut.
-pub(super) fn leave_as_found(dirs: &[Arc<LogDir>]) {
+/// start too, which else would cut what this one refused to cut. `metadata` is the directory of the metadata log
+/// and where its controller left that, if one has begun.
+pub(super) fn leave_as_found(dirs: &[Arc<LogDir>], metadata: Option<(&Path, Offset)>) {
     for dir in dirs {
-        if let Some(broker_epoch) = dir.clean_broker_epoch()
-            && let Err(error) = dir.mark_clean(broker_epoch)
-        {
+        let Some(mut found) = dir.clean_shutdown() else { continue };
+        if let Some((_, end)) = metadata.filter(|(path, _)| *path == dir.path()) {
+            found.metadata_end = Some(end);
+        }
+        if let Err(error) = dir.mark_clean(found) {
             warn!(dir = %dir.path().display(), %error, "no longer marked as cleanly shut down");
         }
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tarn_broker::{Broker, StartError};
+use tarn_log::checkpoints::CleanShutdown;
 use tarn_log::{Descriptors, LogDir, RealDisk};
 use tarn_quorum::metadata_log::MetadataLog;
 use tarn_record::Timestamp;
@@ -80,6 +81,33 @@ fn a_metadata_log_that_was_lost_is_not_begun_anew_over_partitions() {
     }
 }
 
+#[test]
+fn a_metadata_log_that_lost_its_newest_part_is_not_gone_on_with() {
+    let node = Running::new("");
+    node.client().create("first", 1, &[]);
+    let early = node.stop();
+    let node = Running::again(early.path());
+    node.client().create("later", 1, &[]);
+    let left = node.stop();
+    let files = tempfile::tempdir().expect("a directory");
+    running::copy(left.path(), files.path());
+    // Its files as they were when it was stopped before: whole, and older than the partitions beside them.
+    let log = "__cluster_metadata-0/00000000000000000000.log";
+    std::fs::copy(early.path().join(log), files.path().join(log)).expect("it is there");
+    for _ in 0..2 {
+        let refused = Broker::start(running::config(files.path(), "")).map(drop).expect_err("a part is lost");
+        let message = refused.to_string();
+        assert!(
+            message.contains("newest part was lost") && message.contains(".kafka_cleanshutdown"),
+            "{message}"
+        );
+        assert!(files.path().join("later-0").exists(), "nothing is renamed");
+    }
+    std::fs::remove_file(files.path().join(".kafka_cleanshutdown")).expect("it is as it was found");
+    let node = Running::again(files.path());
+    assert_eq!(node.client().produce("first", 1, 10).error_code, 0, "the remedy works");
+}
+
 /// Puts a level of a feature into the metadata that only a later Tarn knows.
 fn finalize_what_no_broker_supports(files: &Path) {
     let now = Timestamp(1_700_000_000_000);
@@ -89,7 +117,7 @@ fn finalize_what_no_broker_supports(files: &Path) {
     let level = FeatureLevelRecord { name: "mirror.version".into(), feature_level: 99 };
     log.append(&[level.into()], log.latest_epoch(), now).expect("there is room");
     log.close().expect("there is room");
-    dir.mark_clean(1).expect("there is room");
+    dir.mark_clean(CleanShutdown { broker_epoch: 1, metadata_end: Some(log.end()) }).expect("there is room");
 }
 
 /// The lines of a checkpoint file after its version and count.

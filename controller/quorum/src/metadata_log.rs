@@ -11,16 +11,19 @@ use std::sync::Arc;
 use tarn_image::config::server::MetadataLogConfig;
 use tarn_log::disk::Disk;
 use tarn_log::{
-    AppendError, Damage, Fault, FirstBatch, FlushJob, FlushPolicy, Flushed, Log, LogConfig, LogDir, LogError,
+    AppendError, Damage, FirstBatch, FlushJob, FlushPolicy, Flushed, Log, LogConfig, LogDir, LogError,
     Opening, ReadError, RemovalJob,
 };
 use tarn_record::{BatchError, Epoch, Offset, PartitionIndex, Timestamp, TopicId, ValidBatch, batches};
 use tarn_wire::{EncodeError, MetadataRecord};
 use thiserror::Error;
 
+use self::lost::Known;
 use crate::batch::{self, NotMetadata, VoterName};
 use crate::retention::{self, KeptSnapshot};
 use crate::snapshot::{self, SnapshotError, SnapshotId};
+
+mod lost;
 
 /// The topic of the metadata log.
 pub const TOPIC: &str = "__cluster_metadata";
@@ -60,10 +63,31 @@ pub enum MetadataLogError {
     #[error(
         "{path} is damaged at byte {position}: {fault}. The metadata from offset {offset} on was committed and \
          cannot be read. Put the file back from a copy; or {remedy}",
-        path = .0.path.display(), position = .0.position, fault = .0.fault, offset = .0.offset,
-        remedy = remedy(.0, *.1)
+        path = .damage.path.display(), position = .damage.position, fault = .damage.fault, offset = .damage.offset
     )]
-    Damaged(Damage, Offset),
+    Damaged {
+        /// What is damaged.
+        damage: Damage,
+        /// How to go on without it.
+        remedy: String,
+    },
+    /// The log's newest part, which was there when the node was stopped, is gone.
+    #[error(
+        "the metadata log in {} ends at offset {end}, and ended at {marked} when this node was last stopped: its \
+         newest part was lost. Put its files back from a copy; or, to go on with the metadata as it was at offset \
+         {end}, remove {}: partitions that it does not know are put aside then",
+        dir.display(), mark.display()
+    )]
+    Shortened {
+        /// The log's directory.
+        dir: PathBuf,
+        /// Where it ends.
+        end: Offset,
+        /// Where it ended.
+        marked: Offset,
+        /// The file that says so.
+        mark: PathBuf,
+    },
     /// Records that are neither in a snapshot nor in the log.
     #[error(
         "the metadata from offset {from} up to {start} is missing: no finished snapshot reaches so far, and the log \
@@ -149,21 +173,24 @@ impl MetadataLog {
         let snapshot = if disk.exists(&dir) { snapshot::newest(&disk, &dir)? } else { None };
         let from = snapshot.as_ref().map_or(Offset(0), |(id, _)| id.end_offset);
         let has_log = disk.exists(&dir) && disk.list(&dir)?.iter().any(|entry| entry.name.ends_with(".log"));
+        let known = Known::of(log_dir, from);
         let mut log = if has_log {
             // A snapshot holds what is committed, so all below its end was on the disk.
             let opening = Opening { clean: log_dir.was_clean(), recovery_point: from, log_start: Offset(0) };
-            refuse_to_cut_what_was_committed(log_dir, from)?;
+            known.refuse_to_cut()?;
             let (log, report) = Log::open(log_dir, TOPIC, PartitionIndex(0), config, opening, now)?;
             if let Some(from) = report.cut_from {
                 tracing::warn!(%from, bytes = report.cut_bytes, segments = report.dropped_segments, dir = %dir.display(), "the end of the metadata log was not whole after a crash and is cut off");
             }
             log
         } else {
+            known.refuse_shortened(Offset(0))?;
             Log::create(log_dir, TOPIC, PartitionIndex(0), TopicId::METADATA, config, now)?
         };
         if from < log.start() {
             return Err(MetadataLogError::Gap { from, start: log.start() });
         }
+        known.refuse_shortened(log.end())?;
         if from > log.end() {
             // The snapshot says more than the log, which lost its end or was never there.
             log.truncate_fully_and_start_at(from, now)?.removal.run()?;
@@ -360,347 +387,5 @@ impl MetadataLog {
     }
 }
 
-/// How to go on without what is damaged, and what that costs.
-fn remedy(damage: &Damage, snapshot_end: Offset) -> String {
-    if damage.next_segment.is_some_and(|next| next <= snapshot_end) {
-        return format!(
-            "move this one file out of that directory: the newest snapshot, which ends at offset {snapshot_end}, \
-             holds all that is in it"
-        );
-    }
-    if damage.offset < snapshot_end {
-        return format!(
-            "to go on with the newest snapshot, which ends at offset {snapshot_end}, and without anything after \
-             it, move the .log files out of that directory"
-        );
-    }
-    format!(
-        "to go on without the metadata from offset {} on, cut the file to {} bytes and move the .log files with \
-         higher numbers out of that directory",
-        damage.offset, damage.position
-    )
-}
-
-/// Opening the log would end it at its first damage. After a clean stop all of it was on the disk; after a
-/// crash, all below the newest snapshot, which holds committed records only. What is above that may be the end
-/// of an append that the crash cut short: but nothing follows such an end.
-fn refuse_to_cut_what_was_committed(
-    log_dir: &Arc<LogDir>,
-    snapshot_end: Offset,
-) -> Result<(), MetadataLogError> {
-    let found = Log::first_damage(log_dir, TOPIC, PartitionIndex(0), snapshot_end)?;
-    let Some(damage) = found else { return Ok(()) };
-    if !log_dir.was_clean() && damage.offset >= snapshot_end && !damage.is_followed {
-        return Ok(());
-    }
-    match damage.fault {
-        Fault::MissingUpTo(start) => Err(MetadataLogError::Gap { from: damage.offset, start }),
-        Fault::Batch(_) => Err(MetadataLogError::Damaged(damage, snapshot_end)),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tarn_log::{Descriptors, RealDisk};
-    use tarn_wire::messages::FeatureLevelRecord;
-    use tempfile::TempDir;
-
-    const EPOCH: Epoch = Epoch(1);
-
-    #[test]
-    fn a_log_that_is_too_large_goes_up_to_a_snapshot_and_is_read_from_there() {
-        let world = World::new(limits(6000, -1));
-        let mut log = world.open(Timestamp(0)).expect("it is new").log;
-        for round in 1..=5 {
-            append(&mut log, 100, Timestamp(round));
-            snapshot(&mut log, Timestamp(round));
-        }
-        append(&mut log, 3, Timestamp(6));
-        let (end, before) = (log.end(), world.files(".log"));
-        shorten(&mut log, Timestamp(6));
-        assert!(world.files(".log") < before, "segments went");
-        let (start, kept) = (log.log.start(), world.files(".checkpoint"));
-        assert!(Offset(0) < start && start < end && kept < 5, "{start} {kept}");
-        assert_eq!(Some(start), log.snapshots.first().map(|oldest| oldest.id.end_offset));
-        log.close().expect("there is room");
-        let again = world.open(Timestamp(7)).expect("snapshot and log make it whole");
-        assert_eq!(again.snapshot.map(|(id, _)| id.end_offset), Some(end.plus(-3)));
-        assert_eq!((again.batches.len(), again.log.end()), (3, end));
-    }
-
-    #[test]
-    fn a_snapshot_that_is_too_old_goes_with_the_log_below_the_next() {
-        let world = World::new(limits(-1, 1000));
-        let mut log = world.open(Timestamp(0)).expect("it is new").log;
-        for at in [0, 500, 5000] {
-            append(&mut log, 10, Timestamp(at));
-            snapshot(&mut log, Timestamp(at));
-        }
-        shorten(&mut log, Timestamp(1000));
-        assert_eq!(log.snapshots.len(), 3, "none is older than that");
-        shorten(&mut log, Timestamp(1500));
-        assert_eq!((log.snapshots.len(), log.log.start()), (2, Offset(20)));
-        log.close().expect("there is room");
-        let again = world.open(Timestamp(9000)).expect("it is whole").log;
-        let kept: Vec<_> = again.snapshots.iter().map(|one| one.last_timestamp).collect();
-        assert_eq!(kept, [Some(Timestamp(500)), Some(Timestamp(5000))], "as the files say");
-    }
-
-    #[test]
-    fn a_log_without_the_snapshot_that_reaches_its_start_is_not_taken_for_whole() {
-        let world = World::new(limits(0, -1));
-        let mut log = world.open(Timestamp(0)).expect("it is new").log;
-        for round in 1..=3 {
-            append(&mut log, 100, Timestamp(round));
-            snapshot(&mut log, Timestamp(round));
-        }
-        shorten(&mut log, Timestamp(4));
-        log.close().expect("there is room");
-        for kept in log.snapshots {
-            std::fs::remove_file(log.dir.join(kept.id.to_string())).expect("it is there");
-        }
-        let refused = world.open(Timestamp(5)).map(|_| ());
-        assert!(matches!(refused, Err(MetadataLogError::Gap { .. })), "{refused:?}");
-    }
-
-    #[test]
-    fn a_snapshot_beyond_the_log_is_where_the_log_goes_on() {
-        let world = World::new(limits(-1, -1));
-        let mut log = world.open(Timestamp(0)).expect("it is new").log;
-        append(&mut log, 10, Timestamp(1));
-        let id = SnapshotId { end_offset: Offset(50), epoch: EPOCH };
-        log.write_snapshot(id, &[record()], Timestamp(2)).expect("there is room");
-        log.close().expect("there is room");
-        let mut again = world.open(Timestamp(3)).expect("the snapshot says it all").log;
-        assert_eq!(again.append(&[record()], EPOCH, Timestamp(4)).expect("there is room"), Offset(50));
-    }
-
-    #[test]
-    fn committed_metadata_that_is_damaged_is_not_cut_but_told_with_its_offset() {
-        let mut world = World::new(limits(-1, -1));
-        let mut log = world.open(Timestamp(0)).expect("it is new").log;
-        append(&mut log, 40, Timestamp(1));
-        log.close().expect("there is room");
-        drop(log);
-        world.dir.mark_clean(1).expect("there is room");
-        world.reopen();
-        let size = world.flip(20);
-        let refused = world.open(Timestamp(2)).map(drop).expect_err("it was all on the disk");
-        let message = refused.to_string();
-        assert!(
-            message.contains("00000000000000000000.log") && message.contains("Put the file back"),
-            "{message}"
-        );
-        let MetadataLogError::Damaged(damage, _) = refused else { panic!("{message}") };
-        assert!(Offset(0) < damage.offset && damage.offset < Offset(40), "{damage:?}");
-        assert_eq!(world.flip(20), size, "nothing was cut");
-        assert_eq!(world.open(Timestamp(3)).expect("it is whole again").log.end(), Offset(40));
-    }
-
-    #[test]
-    fn after_a_crash_damage_that_right_batches_follow_is_not_cut_and_the_remedy_works() {
-        let mut world = World::new(limits(-1, -1));
-        let mut log = world.open(Timestamp(0)).expect("it is new").log;
-        append(&mut log, 40, Timestamp(1));
-        drop(log);
-        for is_clean in [false, true] {
-            if is_clean {
-                world.dir.mark_clean(1).expect("there is room");
-            }
-            world.reopen();
-            world.flip(20);
-            let damage = world.damage();
-            assert!(damage.offset > Offset(0) && damage.is_followed && damage.path == world.log());
-            let segments = world.paths(".log");
-            assert!(segments.len() > 1);
-            if !is_clean {
-                world.flip(20);
-                continue;
-            }
-            let file = std::fs::OpenOptions::new().write(true).open(&damage.path).expect("it is there");
-            file.set_len(damage.position).expect("there is room");
-            let later = segments.iter().filter(|path| **path != damage.path);
-            later.for_each(|path| std::fs::remove_file(path).expect("it is there"));
-            let again = world.open(Timestamp(3)).expect("it goes on before the damage");
-            assert_eq!((again.log.end(), again.batches.len() as i64), (damage.offset, damage.offset.0));
-        }
-    }
-
-    #[test]
-    fn a_damaged_segment_below_the_snapshot_is_all_that_has_to_go() {
-        for is_clean in [false, true] {
-            let mut world = World::new(limits(-1, -1));
-            let mut log = world.open(Timestamp(0)).expect("it is new").log;
-            append(&mut log, 40, Timestamp(1));
-            snapshot(&mut log, Timestamp(2));
-            append(&mut log, 5, Timestamp(3));
-            log.close().expect("there is room");
-            drop(log);
-            if is_clean {
-                world.dir.mark_clean(1).expect("there is room");
-            }
-            world.reopen();
-            world.flip(20);
-            let damage = world.damage();
-            assert!(remedy(&damage, Offset(40)).starts_with("move this one file"), "{damage:?}");
-            std::fs::remove_file(damage.path).expect("it is there");
-            let again = world.open(Timestamp(4)).expect("the snapshot has what was in it");
-            assert_eq!((again.log.end(), again.batches.len()), (Offset(45), 5));
-        }
-    }
-
-    #[test]
-    fn without_its_segments_a_log_goes_on_where_the_snapshot_ends() {
-        let mut world = World::new(MetadataLogConfig { segment_bytes: 1 << 20, ..limits(-1, -1) });
-        let mut log = world.open(Timestamp(0)).expect("it is new").log;
-        append(&mut log, 40, Timestamp(1));
-        snapshot(&mut log, Timestamp(2));
-        append(&mut log, 5, Timestamp(3));
-        drop(log);
-        world.reopen();
-        world.flip(20);
-        let damage = world.damage();
-        assert!(remedy(&damage, Offset(40)).ends_with("move the .log files out of that directory"));
-        world.paths(".log").iter().for_each(|path| std::fs::remove_file(path).expect("it is there"));
-        let again = world.open(Timestamp(4)).expect("the snapshot is whole");
-        assert_eq!((again.log.end(), again.batches.len()), (Offset(40), 0));
-    }
-
-    #[test]
-    fn after_a_crash_what_no_snapshot_has_is_cut_where_it_is_damaged_and_the_rest_is_not() {
-        let mut world = World::new(limits(-1, -1));
-        let mut log = world.open(Timestamp(0)).expect("it is new").log;
-        append(&mut log, 10, Timestamp(1));
-        snapshot(&mut log, Timestamp(2));
-        append(&mut log, 2, Timestamp(3));
-        drop(log);
-        world.reopen();
-        let path = world.log();
-        let whole = std::fs::read(&path).expect("it is there");
-        std::fs::write(&path, &whole[..whole.len() - 3]).expect("there is room");
-        assert_eq!(world.open(Timestamp(4)).expect("a torn tail").log.end(), Offset(11));
-        world.flip(5);
-        let refused = world.open(Timestamp(5)).map(drop);
-        assert!(matches!(refused, Err(MetadataLogError::Damaged(_, Offset(10)))), "{refused:?}");
-    }
-
-    #[test]
-    fn a_segment_that_is_gone_from_the_middle_matters_where_no_snapshot_has_it() {
-        for has_snapshot in [true, false] {
-            let mut world = World::new(limits(-1, -1));
-            let mut log = world.open(Timestamp(0)).expect("it is new").log;
-            append(&mut log, 100, Timestamp(1));
-            if has_snapshot {
-                snapshot(&mut log, Timestamp(2));
-                append(&mut log, 2, Timestamp(3));
-            } else {
-                log.close().expect("there is room");
-                world.dir.mark_clean(1).expect("there is room");
-            }
-            let end = log.end();
-            drop(log);
-            world.reopen();
-            let mut segments: Vec<_> = world.paths(".log");
-            segments.sort();
-            std::fs::remove_file(&segments[1]).expect("there are several");
-            match world.open(Timestamp(4)) {
-                Ok(opened) => assert_eq!((has_snapshot, opened.log.end()), (true, end)),
-                Err(MetadataLogError::Gap { .. }) => assert!(!has_snapshot),
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-
-    struct World {
-        dir: Arc<LogDir>,
-        limits: MetadataLogConfig,
-        files: TempDir,
-    }
-
-    impl World {
-        fn new(limits: MetadataLogConfig) -> World {
-            let files = tempfile::tempdir().expect("a directory");
-            let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100));
-            World { dir: dir.expect("it is new"), limits, files }
-        }
-
-        fn open(&self, now: Timestamp) -> Result<Opened, MetadataLogError> {
-            MetadataLog::open(&self.dir, None, &self.limits, now)
-        }
-
-        /// The directory as the next start finds it.
-        fn reopen(&mut self) {
-            let other = tempfile::tempdir().expect("a directory");
-            let unused = LogDir::open(Arc::new(RealDisk), other.path(), Descriptors::new(100));
-            self.dir = unused.expect("it is new");
-            let dir = LogDir::open(Arc::new(RealDisk), self.files.path(), Descriptors::new(100));
-            self.dir = dir.expect("nobody has it");
-        }
-
-        /// Why the log is not opened.
-        fn damage(&self) -> Damage {
-            match self.open(Timestamp(9)) {
-                Err(MetadataLogError::Damaged(damage, _)) => damage,
-                other => panic!("it is damaged: {:?}", other.map(drop)),
-            }
-        }
-
-        /// How many files of a kind the log has.
-        fn files(&self, suffix: &str) -> usize {
-            self.paths(suffix).len()
-        }
-
-        fn paths(&self, suffix: &str) -> Vec<PathBuf> {
-            let files = std::fs::read_dir(self.files.path().join(format!("{TOPIC}-0"))).expect("it is there");
-            let paths = files.map(|file| file.expect("an entry").path());
-            paths.filter(|path| path.to_string_lossy().ends_with(suffix)).collect()
-        }
-
-        /// The first segment's file.
-        fn log(&self) -> PathBuf {
-            self.files.path().join(format!("{TOPIC}-0")).join("00000000000000000000.log")
-        }
-
-        /// Turns a bit in a percentage of the first segment, or back. The size of the file.
-        fn flip(&self, percent: usize) -> usize {
-            let mut bytes = std::fs::read(self.log()).expect("it is there");
-            let at = bytes.len() * percent / 100;
-            bytes[at] ^= 1;
-            std::fs::write(self.log(), &bytes).expect("there is room");
-            bytes.len()
-        }
-    }
-
-    fn limits(max_retention_bytes: i64, max_retention_ms: i64) -> MetadataLogConfig {
-        MetadataLogConfig {
-            segment_bytes: 2000,
-            segment_ms: i64::MAX,
-            max_record_bytes_between_snapshots: 1000,
-            max_snapshot_interval_ms: 0,
-            max_idle_interval_ms: 0,
-            max_retention_bytes,
-            max_retention_ms,
-        }
-    }
-
-    fn append(log: &mut MetadataLog, records: usize, now: Timestamp) {
-        for _ in 0..records {
-            log.append(&[record()], EPOCH, now).expect("there is room");
-        }
-    }
-
-    fn snapshot(log: &mut MetadataLog, now: Timestamp) {
-        let id = SnapshotId { end_offset: log.end(), epoch: EPOCH };
-        log.write_snapshot(id, &[record()], now).expect("there is room");
-    }
-
-    fn shorten(log: &mut MetadataLog, now: Timestamp) {
-        let removals = log.shorten(now).expect("there is room");
-        removals.into_iter().try_for_each(RemovalJob::run).expect("the files are there");
-    }
-
-    fn record() -> MetadataRecord {
-        FeatureLevelRecord { name: "metadata.version".into(), feature_level: 33 }.into()
-    }
-}
+mod tests;

@@ -64,8 +64,8 @@ pub struct ControllerOptions {
 pub struct Running {
     /// The way to ask it.
     pub handle: ControllerHandle,
-    /// Its thread, which ends after `ControllerHandle::stop`.
-    pub core: rt::CoreHandle<()>,
+    /// Its thread, which ends after `ControllerHandle::stop`, with the end of the metadata log that it closed.
+    pub core: rt::CoreHandle<Offset>,
 }
 
 /// Why a controller cannot start or go on.
@@ -101,12 +101,12 @@ pub fn start(options: ControllerOptions) -> Result<Running, ControllerError> {
     let (letters, inbox) = mailbox(MAILBOX);
     let spec = rt::CoreSpec { cpu: None, name: "controller".to_owned() };
     let core = rt::spawn_core(spec, move || async move {
-        if let Err(error) = controller.run(inbox, to_write).await {
+        controller.run(inbox, to_write).await.unwrap_or_else(|error| {
             // As for a broker's logs: nothing may be promised any more, and the reason is the last line.
             tracing::error!(%error, "the controller cannot go on; the process ends");
             eprintln!("tarn: the controller cannot go on: {error}");
             std::process::exit(1);
-        }
+        })
     })?;
     Ok(Running { handle: ControllerHandle::new(letters), core })
 }
@@ -195,7 +195,7 @@ impl Controller {
         mut self,
         mut inbox: Receiver<Letter>,
         to_write: Vec<MetadataRecord>,
-    ) -> Result<(), ControllerError> {
+    ) -> Result<Offset, ControllerError> {
         self.step(Input::ElectionTimeout).await?;
         self.activate(to_write).await?;
         let mut letters = Vec::new();
@@ -466,9 +466,11 @@ impl Controller {
         Duration::from_millis(left.unsigned_abs()).min(IDLE_MAX)
     }
 
-    async fn stop(mut self) -> Result<(), ControllerError> {
+    /// Closes the log; where it ends.
+    async fn stop(mut self) -> Result<Offset, ControllerError> {
         self.step(Input::Resign).await?;
-        Ok(self.log.close()?)
+        self.log.close()?;
+        Ok(self.log.end())
     }
 
     fn now(&self) -> Timestamp {

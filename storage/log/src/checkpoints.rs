@@ -145,6 +145,9 @@ fn value_of<'a>(key: &str, line: Option<&'a str>) -> Option<&'a str> {
 pub struct CleanShutdown {
     /// The epoch that the controller gave this broker when it last registered; −1 where unknown.
     pub broker_epoch: i64,
+    /// Where the metadata log in the directory ended; `None` where there is none, or where it is not known,
+    /// as after a stop of Kafka, which ignores what Tarn adds.
+    pub metadata_end: Option<Offset>,
 }
 
 impl CleanShutdown {
@@ -154,20 +157,38 @@ impl CleanShutdown {
     /// Reads the file.
     ///
     /// # Errors
-    /// Where it is not JSON with version 0 and a broker epoch. The shutdown then counts as unclean.
+    /// Where it is not JSON with version 0 and a broker epoch, or its end of the metadata log is none. The
+    /// shutdown then counts as unclean.
     pub fn read(bytes: &[u8]) -> Result<CleanShutdown, CheckpointError> {
         let json: Value = serde_json::from_slice(bytes)
             .map_err(|error| CheckpointError::Malformed { line: error.line(), expected: "JSON" })?;
         let number = |key| json.get(key).and_then(Value::as_i64).ok_or(CheckpointError::MissingKey { key });
         match number("version")? {
-            0 => Ok(CleanShutdown { broker_epoch: number("brokerEpoch")? }),
+            0 => {
+                Ok(CleanShutdown { broker_epoch: number("brokerEpoch")?, metadata_end: metadata_end(&json)? })
+            }
             other => Err(CheckpointError::Unsupported { key: "version", value: other.to_string() }),
         }
     }
 
     /// The content of the file.
     pub fn write(&self) -> Vec<u8> {
-        json!({ "version": 0, "brokerEpoch": self.broker_epoch }).to_string().into_bytes()
+        let mut json = json!({ "version": 0, "brokerEpoch": self.broker_epoch });
+        if let Some(end) = self.metadata_end {
+            json[METADATA_END] = json!(end.0);
+        }
+        json.to_string().into_bytes()
+    }
+}
+
+/// The key of [`CleanShutdown::metadata_end`], which is Tarn's own.
+const METADATA_END: &str = "tarnMetadataLogEnd";
+
+fn metadata_end(json: &Value) -> Result<Option<Offset>, CheckpointError> {
+    let Some(value) = json.get(METADATA_END) else { return Ok(None) };
+    match value.as_i64() {
+        Some(end) if end >= 0 => Ok(Some(Offset(end))),
+        _ => Err(CheckpointError::Unsupported { key: METADATA_END, value: value.to_string() }),
     }
 }
 
@@ -224,11 +245,23 @@ mod tests {
 
     #[test]
     fn a_clean_shutdown_names_the_broker_epoch() {
-        let clean = CleanShutdown { broker_epoch: 42 };
+        let clean = CleanShutdown { broker_epoch: 42, metadata_end: None };
         assert_eq!(CleanShutdown::read(&clean.write()), Ok(clean));
         assert_eq!(CleanShutdown::read(br#"{"version":0,"brokerEpoch":42}"#), Ok(clean));
         for bytes in [&b""[..], b"{}", br#"{"version":0}"#, br#"{"version":1,"brokerEpoch":4}"#, b"[1]"] {
             assert!(CleanShutdown::read(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_clean_shutdown_says_where_the_metadata_log_ended_if_it_is_known() {
+        for metadata_end in [None, Some(Offset(0)), Some(Offset(i64::MAX))] {
+            let clean = CleanShutdown { broker_epoch: 42, metadata_end };
+            assert_eq!(CleanShutdown::read(&clean.write()), Ok(clean));
+        }
+        for end in ["-1", "null", "\"9\"", "1e30"] {
+            let text = format!(r#"{{"version":0,"brokerEpoch":42,"tarnMetadataLogEnd":{end}}}"#);
+            assert!(CleanShutdown::read(text.as_bytes()).is_err(), "{text}");
         }
     }
 

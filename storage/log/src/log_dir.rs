@@ -130,17 +130,17 @@ impl LogDir {
         self.clean.is_some()
     }
 
-    /// The broker epoch with which it was closed in order.
-    pub fn clean_broker_epoch(&self) -> Option<i64> {
-        self.clean.map(|clean| clean.broker_epoch)
+    /// What was said of it when it was closed in order.
+    pub fn clean_shutdown(&self) -> Option<CleanShutdown> {
+        self.clean
     }
 
     /// Says that every log was closed in order. The last that is done with a directory.
     ///
     /// # Errors
     /// Where the disk refused: the shutdown is not clean then.
-    pub fn mark_clean(&self, broker_epoch: i64) -> Result<(), LogDirError> {
-        self.write(CleanShutdown::FILE_NAME, &CleanShutdown { broker_epoch }.write())
+    pub fn mark_clean(&self, shutdown: CleanShutdown) -> Result<(), LogDirError> {
+        self.write(CleanShutdown::FILE_NAME, &shutdown.write())
     }
 
     /// The bytes that are free on the disk.
@@ -264,7 +264,7 @@ impl LogDir {
         let Some(bytes) = self.read(CleanShutdown::FILE_NAME)? else { return Ok(None) };
         let path = self.path.join(CleanShutdown::FILE_NAME);
         self.disk.remove_file(&path).map_err(|cause| LogError::io("remove", &path, cause))?;
-        self.disk.sync_dir(&self.path).map_err(|cause| LogError::io("sync", &self.path, cause))?;
+        self.disk.sync_dir(&self.path).map_err(|cause| LogError::unsynced(&self.path, cause))?;
         Ok(CleanShutdown::read(&bytes).ok())
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tarn_log::checkpoints::OffsetCheckpoint;
+use tarn_log::checkpoints::{CleanShutdown, OffsetCheckpoint};
 use tarn_log::{Descriptors, Disk, Log, LogDir, Opening};
 use tarn_record::{Offset, PartitionIndex, Timestamp, TopicId};
 
@@ -59,7 +59,8 @@ impl LogWorld {
             });
         }
         self.write_checkpoints()?;
-        if self.open().dir.mark_clean(7).is_err() {
+        let mark = CleanShutdown { broker_epoch: 7, metadata_end: None };
+        if self.open().dir.mark_clean(mark).is_err() {
             return if self.disk.power_lost() { Ok(()) } else { self.crash(schedule) };
         }
         schedule.tally("clean restart");

@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 
-use tarn_log::checkpoints::OffsetCheckpoint;
+use tarn_log::checkpoints::{CleanShutdown, OffsetCheckpoint};
 use tarn_log::{Descriptors, Fault, FirstBatch, Log, LogConfig, LogDir, LogDirError, Opening, RealDisk};
 use tarn_record::{Epoch, Offset, Outcome, PartitionIndex, ValidBatch};
 
@@ -402,12 +402,12 @@ fn a_directory_has_one_owner_and_says_whether_it_was_closed() {
     let first = open().unwrap();
     assert!(matches!(open(), Err(LogDirError::Locked { .. })));
     assert!(!first.was_clean());
-    first.mark_clean(77).unwrap();
+    first.mark_clean(CleanShutdown { broker_epoch: 77, metadata_end: None }).unwrap();
     let rows = [("orders", PartitionIndex(3), Offset(42)), ("a-b", PartitionIndex(0), Offset(7))];
     first.write_offsets(OffsetCheckpoint::Replication, rows).unwrap();
     drop(first);
     let second = open().unwrap();
-    assert_eq!(second.clean_broker_epoch(), Some(77));
+    assert_eq!(second.clean_shutdown().map(|clean| clean.broker_epoch), Some(77));
     let offsets = second.offsets(OffsetCheckpoint::Replication).unwrap();
     assert_eq!(offsets.get(&("orders".to_owned(), PartitionIndex(3))), Some(&Offset(42)));
     assert_eq!(offsets.len(), 2);
