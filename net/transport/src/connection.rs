@@ -28,7 +28,7 @@ use crate::frames::{FrameError, FrameReader, InboundFrame};
 use crate::limits::ConnectionLimits;
 use crate::metrics::TransportMetrics;
 use crate::pipeline::{Due, Pipeline};
-use crate::progress::{Progress, Reading, Stillness};
+use crate::progress::{Budget, Progress, Reading, Stillness};
 use crate::response::{FrameWriter, WriteError};
 use crate::service::{Answer, ConnectionInfo, InboundRequest, Outcome, Service};
 use crate::versions::{self, ApiRanges};
@@ -230,7 +230,8 @@ impl<S: Service> Connection<S> {
         loop {
             // Once nothing more is read, a client that is gone is noticed only by the clock.
             let answers_due = !self.pipeline.is_empty() && !self.pipeline.has_ended();
-            match self.progress.check(now(), self.shared.limits.idle_timeout, answers_due) {
+            let budget = if self.shared.budget.waiting() > 0 { Budget::Wanted } else { Budget::Free };
+            match self.progress.check(now(), self.shared.limits.idle_timeout, answers_due, budget) {
                 Ok(pause) => sleep(pause).await,
                 Err(still) => return still,
             }
@@ -257,6 +258,11 @@ impl fmt::Display for Ended {
             Ended::Still(Stillness::FrameStalled(time)) => {
                 write!(f, "a request stopped half-way for {time:?}")
             }
+            Ended::Still(Stillness::FrameTrickled { held, brought, time }) => write!(
+                f,
+                "a request that held {held} bytes of the memory for requests brought {brought} in {time:?}, and \
+                 others waited for it"
+            ),
             Ended::Still(Stillness::NotReading(time)) => write!(f, "the client read nothing for {time:?}"),
             Ended::ByService(why) => write!(f, "it cannot go on: {why}"),
             Ended::Unsent(error) => write!(f, "a response could not be finished: {error}"),

@@ -92,8 +92,7 @@ impl FrameReader {
         progress.reads(Reading::OurTurn);
         let first_step = whole.min(self.first_step.max(self.buffer.len()));
         let mut permit = self.budget.start(first_step).await;
-        progress.moved(now());
-        progress.reads(Reading::InFrame);
+        progress.frame_holds(permit.bytes(), now());
 
         let mut bytes = if whole <= self.buffer.len().max(limits::SMALL_FRAME_BYTES_MAX) {
             self.small(whole, progress).await?
@@ -117,10 +116,10 @@ impl FrameReader {
     async fn small(&mut self, whole: usize, progress: &Progress) -> Result<Bytes, FrameError> {
         while self.buffer.len() < whole {
             let missing = whole - self.buffer.len();
-            if self.socket.read_into(&mut self.buffer, 1).await? == 0 {
-                return Err(FrameError::CutShort { missing });
+            match self.socket.read_into(&mut self.buffer, 1).await? {
+                0 => return Err(FrameError::CutShort { missing }),
+                brought => progress.frame_brought(brought, now()),
             }
-            progress.moved(now());
         }
         Ok(self.buffer.split_to(whole).freeze())
     }
@@ -138,13 +137,13 @@ impl FrameReader {
             if frame.len() == permit.bytes() {
                 progress.reads(Reading::OurTurn);
                 permit.grow(frame.len().min(whole - frame.len())).await;
-                progress.moved(now());
-                progress.reads(Reading::InFrame);
+                progress.frame_holds(permit.bytes(), now());
             }
             let room = permit.bytes().min(whole) - frame.len();
             let missing = whole - frame.len();
-            match self.socket.read_exact_into(&mut frame, room.min(limits::READ_CHUNK_BYTES)).await {
-                Ok(()) => progress.moved(now()),
+            let chunk = room.min(limits::READ_CHUNK_BYTES);
+            match self.socket.read_exact_into(&mut frame, chunk).await {
+                Ok(()) => progress.frame_brought(chunk, now()),
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Err(FrameError::CutShort { missing });
                 }

@@ -57,6 +57,11 @@ pub const READ_CHUNK_BYTES: usize = 256 << 10;
 /// A frame that has begun and brings no further chunk for so long is given up: it holds the budget.
 pub const FRAME_STALL_MAX: Duration = Duration::from_secs(30);
 
+/// A frame brings a share of what it holds of the budget in each such stretch of `FRAME_STALL_MAX`, one in so many:
+/// one that is slower is given up while others wait for the budget. It has then doubled, or ended, within about
+/// six minutes; 100 MB are held by nobody who brings less than 210 KB a second.
+pub const FRAME_SHARE_MIN: usize = 16;
+
 /// The large frame buffers that one core keeps for the next large frames.
 pub const KEPT_BUFFERS_MAX: usize = 16;
 

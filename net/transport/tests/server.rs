@@ -10,7 +10,7 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tarn_transport::{ConnectionLimits, InboundBudget};
@@ -261,6 +261,29 @@ fn an_exhausted_budget_stops_reading_until_a_request_is_handled() {
     assert_eq!(greedy.receive(), (1, HOLDING.to_owned()));
     assert_eq!(next.receive(), (2, ECHO.to_owned()));
     assert_eq!((world.budget.in_use(), world.budget.waiting()), (0, 0));
+}
+
+#[test]
+fn a_request_that_trickles_gives_way_to_those_that_wait_for_what_it_holds() {
+    let limits = ConnectionLimits { idle_timeout: Duration::from_millis(500), ..ConnectionLimits::default() };
+    let world = World::with_budget(limits, InboundBudget::new(10_000));
+    let mut slow = world.connect();
+    slow.stream.write_all(&16_000i32.to_be_bytes()).unwrap();
+    slow.stream.write_all(&[0; 12_000]).unwrap();
+    eventually("it holds the budget", || world.budget.in_use() > 10_000);
+    let mut next = world.connect();
+    next.send(ECHO, 5);
+    eventually("the next waits", || world.budget.waiting() == 1);
+    next.stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while next.stream.peek(&mut [0]).is_err() {
+        assert!(Instant::now() < deadline, "a byte now and then holds the memory");
+        // The server may have closed it by now.
+        let _ = slow.stream.write_all(&[0]);
+    }
+    next.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(next.receive(), (5, ECHO.to_owned()));
+    eventually("it is given back", || world.budget.in_use() == 0);
 }
 
 #[test]
