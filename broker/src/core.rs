@@ -17,7 +17,7 @@ use tarn_mirror::local_cluster::LocalError;
 use tarn_quorum::{Answered, ImageUpdate, NotController};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{LocalNotify, Receiver, Sender};
-use tarn_runtime::{CoreId, Queue, blocking, sleep, spawn, timeout, wall_clock_ms};
+use tarn_runtime::{CoreId, Queue, blocking, sleep, spawn, wall_clock_ms};
 use tarn_wire::ErrorCode;
 use tracing::warn;
 
@@ -54,6 +54,7 @@ pub struct Core {
     producer_ids: RefCell<Range<i64>>,
     flush_wanted: LocalNotify,
     flush_ended: LocalNotify,
+    openings: LocalNotify,
     applied: Cell<Offset>,
     image_moved: LocalNotify,
 }
@@ -83,6 +84,7 @@ impl Core {
             producer_ids: RefCell::new(0..0),
             flush_wanted: LocalNotify::default(),
             flush_ended: LocalNotify::default(),
+            openings: LocalNotify::default(),
             applied: Cell::new(Offset::NONE),
             image_moved: LocalNotify::default(),
         })
@@ -94,6 +96,7 @@ impl Core {
         spawn(Queue::Network, flushing::keep_promises(self.clone())).detach();
         spawn(Queue::Background, flushing::bound_recovery(self.clone())).detach();
         spawn(Queue::Background, expire_producers(self.clone())).detach();
+        spawn(Queue::Background, placing::keep_opening(self.clone())).detach();
         spawn(Queue::Background, self.clone().tick()).detach();
     }
 
@@ -303,23 +306,13 @@ impl Core {
         self.applied.set(self.image().provenance().offset);
     }
 
-    /// Takes new metadata over as it is published, and tries again to open what could not be opened: one
-    /// after the other, so that a log is opened as the metadata in force says.
+    /// Takes new metadata over as it is published.
     pub async fn follow(self: Rc<Core>, published: Arc<Published>) {
         loop {
-            for update in self.next_updates(&published).await {
+            for update in published.next().await {
                 self.on_image(&update).await;
             }
-            placing::open_again(&self).await;
         }
-    }
-
-    /// The next updates; none where a log is to be tried again before there are any.
-    async fn next_updates(&self, published: &Published) -> Vec<ImageUpdate> {
-        let due_ms = self.unopened.borrow().next_due_ms();
-        let Some(due_ms) = due_ms else { return published.next().await };
-        let pause = Duration::from_millis(due_ms.saturating_sub(self.clock_ms()));
-        timeout(pause, published.next()).await.unwrap_or_default()
     }
 
     async fn on_image(self: &Rc<Core>, update: &ImageUpdate) {
@@ -355,6 +348,32 @@ impl Core {
     /// Tells who waits that a flush has ended.
     pub(crate) fn flush_ended(&self) -> &LocalNotify {
         &self.flush_ended
+    }
+
+    /// Tells who waits that a log could not be opened, or that an attempt has ended.
+    pub(crate) fn openings(&self) -> &LocalNotify {
+        &self.openings
+    }
+
+    /// Waits until the log of none of these partitions is being opened again.
+    pub(crate) async fn openings_ended(&self, partitions: &[TopicIdPartition]) {
+        self.opening_ended(|under_way| partitions.contains(&under_way)).await;
+    }
+
+    /// Has no log be opened again from now on, and waits for the one that is.
+    pub(crate) async fn stop_opening(&self) {
+        self.unopened().stop();
+        self.opening_ended(|_| true).await;
+    }
+
+    async fn opening_ended(&self, is_meant: impl Fn(TopicIdPartition) -> bool) {
+        loop {
+            let ended = self.openings.wait();
+            if !self.unopened.borrow().under_way().is_some_and(&is_meant) {
+                return;
+            }
+            ended.await;
+        }
     }
 
     /// Waits until no flush of these partitions is in flight.

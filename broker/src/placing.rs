@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tarn_image::{MetadataDelta, MetadataImage, TopicImage};
 use tarn_log::log_dir::LogDirError;
-use tarn_log::{Log, LogDir, LogError, Opening, RecoveryReport};
+use tarn_log::{Log, LogConfig, LogDir, LogError, Opening, RecoveryReport};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
-use tarn_runtime::{BlockingError, Queue, blocking, spawn, wall_clock_ms, yield_if_needed};
+use tarn_runtime::{BlockingError, Queue, blocking, blocking_long, spawn, timeout, wall_clock_ms};
 use tarn_wire::ErrorCode;
 use thiserror::Error;
 use tracing::{error, info, warn};
@@ -18,6 +19,7 @@ use crate::closing::close_logs;
 use crate::core::Core;
 use crate::envelope::CheckpointEntry;
 use crate::log_dirs::{Closing, Found};
+use crate::metadata_view::MetadataView;
 use crate::replica::{Binding, Leadership, Replica};
 
 /// Why a partition is not in service yet.
@@ -32,6 +34,9 @@ enum NotOpened {
     /// The thread that was to make its place free.
     #[error("an old log is in the way: {0}")]
     NoThread(#[from] BlockingError),
+    /// The thread that was to open it.
+    #[error("it was not read: {0}")]
+    NotRun(BlockingError),
 }
 
 /// Opens every partition of the image that belongs to this core: at start-up, before it serves.
@@ -45,24 +50,66 @@ pub(crate) async fn open_all(core: &Rc<Core>) {
     }
 }
 
-/// Tries again to open the logs that could not be opened and whose turn has come.
-pub(crate) async fn open_again(core: &Rc<Core>) {
-    let due = core.unopened().take_due(core.clock_ms());
-    let view = core.view();
-    for partition in due {
-        let topic = view.topic_by_id(partition.topic_id);
-        let registered = topic.and_then(|topic| topic.partitions.get(&partition.partition));
-        let leadership = registered.and_then(|one| Leadership::of(core.node().broker_id(), one));
-        match (topic, leadership) {
-            (Some(topic), Some(leadership)) => open_or_say(core, topic, partition, leadership).await,
-            _ => drop(core.unopened().forget(partition)),
+/// Tries again to open the logs that could not be opened, one after the other as their turns come, while the
+/// core serves: what recovers a log waits for the disk, and does so beside the core.
+pub(crate) async fn keep_opening(core: Rc<Core>) {
+    loop {
+        let news = core.openings().wait();
+        let due = core.unopened().begin_due(core.clock_ms());
+        if let Some(partition) = due {
+            open_again(&core, partition).await;
+            core.unopened().ended();
+            core.openings().notify_all();
+            continue;
         }
-        yield_if_needed().await;
+        let next_due_ms = core.unopened().next_due_ms();
+        match next_due_ms {
+            None => news.await,
+            Some(due_ms) => {
+                let pause = Duration::from_millis(due_ms.saturating_sub(core.clock_ms()));
+                // Either is a reason to look again.
+                let _ = timeout(pause, news).await;
+            }
+        }
     }
 }
 
-/// A log that cannot be opened takes its own partition out of service, and no other, until a later attempt
-/// succeeds.
+/// One more attempt. Whoever gives the partition up meanwhile waits until it has ended.
+async fn open_again(core: &Rc<Core>, partition: TopicIdPartition) {
+    let view = core.view();
+    let Some((topic, _)) = wanted(core, &view, partition) else {
+        core.unopened().forget(partition);
+        return;
+    };
+    let opened = match make_way(core, topic, partition).await {
+        Ok(()) => open_log_beside(core, topic, partition).await,
+        Err(in_the_way) => Err(in_the_way),
+    };
+    // As the metadata says by now.
+    let view = core.view();
+    match wanted(core, &view, partition) {
+        Some((topic, leadership)) => {
+            let opened = opened.map(|log| replica(core, topic, partition, leadership, log));
+            keep_or_say(core, topic, partition, opened);
+        }
+        None => {
+            core.unopened().forget(partition);
+        }
+    }
+}
+
+/// The topic of a partition that this broker leads, and how.
+fn wanted<'a>(
+    core: &Rc<Core>,
+    view: &'a MetadataView,
+    partition: TopicIdPartition,
+) -> Option<(&'a TopicImage, Leadership)> {
+    let topic = view.topic_by_id(partition.topic_id)?;
+    let registered = topic.partitions.get(&partition.partition)?;
+    Some((topic, Leadership::of(core.node().broker_id(), registered)?))
+}
+
+/// Opens a partition at once: at the start, or a new one.
 async fn open_or_say(
     core: &Rc<Core>,
     topic: &TopicImage,
@@ -73,9 +120,21 @@ async fn open_or_say(
         return;
     }
     let opened = match make_way(core, topic, partition).await {
-        Ok(()) => open(core, topic, partition, leadership),
+        Ok(()) => open_log(log_to_open(core, topic, partition)),
         Err(in_the_way) => Err(in_the_way),
     };
+    let opened = opened.map(|log| replica(core, topic, partition, leadership, log));
+    keep_or_say(core, topic, partition, opened);
+}
+
+/// A log that cannot be opened takes its own partition out of service, and no other, until a later attempt
+/// succeeds.
+fn keep_or_say(
+    core: &Rc<Core>,
+    topic: &TopicImage,
+    partition: TopicIdPartition,
+    opened: Result<Replica, NotOpened>,
+) {
     let name = &topic.name;
     match opened {
         Ok(replica) => {
@@ -88,6 +147,7 @@ async fn open_or_say(
         }
         Err(error) => {
             let failures = core.unopened().failed(partition, core.clock_ms());
+            core.openings().notify_all();
             if failures.is_power_of_two() {
                 error!(topic = %name, partition = %partition.partition, failures, %error, "log not opened; it is tried again");
             }
@@ -158,6 +218,7 @@ async fn change(core: &Rc<Core>, topic: &TopicImage) {
     let mut given_up = Vec::new();
     for (partition, leadership) in owned(core, topic) {
         let Some(leadership) = leadership else {
+            core.openings_ended(&[partition]).await;
             given_up.extend(give_up(core, partition, ErrorCode::NOT_LEADER_OR_FOLLOWER));
             continue;
         };
@@ -172,7 +233,10 @@ async fn change(core: &Rc<Core>, topic: &TopicImage) {
             partitions.news_of(partition);
             continue;
         }
-        open_or_say(core, topic, partition, leadership).await;
+        // What could not be opened has its turn, and is opened as the metadata says then.
+        if !core.unopened().contains(partition) {
+            open_or_say(core, topic, partition, leadership).await;
+        }
     }
     if !given_up.is_empty() {
         resign(core, given_up).await;
@@ -197,24 +261,53 @@ async fn resign(core: &Rc<Core>, replicas: Vec<Replica>) {
     }
 }
 
-fn open(
+/// All that opening a log needs.
+struct ToOpen {
+    topic: Arc<str>,
+    topic_id: TopicId,
+    partition: TopicIdPartition,
+    dir: Arc<LogDir>,
+    found: Option<Found>,
+    config: Arc<LogConfig>,
+}
+
+fn log_to_open(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) -> ToOpen {
+    let (dir, found) = core.node().log_dirs().place(&topic.name, partition.partition);
+    let config = core.rules(topic).log.clone();
+    ToOpen { topic: topic.name.clone(), topic_id: topic.id, partition, dir, found, config }
+}
+
+/// Opens a log, or makes one where there is none; with its high watermark. May take as long as reading all of it.
+fn open_log(to_open: ToOpen) -> Result<(Log, Offset), NotOpened> {
+    let ToOpen { topic, topic_id, partition, dir, found, config } = to_open;
+    let (index, now) = (partition.partition, Timestamp(wall_clock_ms()));
+    let Some(found) = found else {
+        return Ok((Log::create(&dir, &topic, index, topic_id, config, now)?, Offset(0)));
+    };
+    let (log, report) = Log::open(&dir, &topic, index, config, found.opening, now)?;
+    tell_recovery(&topic, partition, &found.opening, &report);
+    Ok((log, found.high_watermark))
+}
+
+/// The same beside the core, which goes on.
+async fn open_log_beside(
+    core: &Rc<Core>,
+    topic: &TopicImage,
+    partition: TopicIdPartition,
+) -> Result<(Log, Offset), NotOpened> {
+    let to_open = log_to_open(core, topic, partition);
+    blocking_long(move || open_log(to_open)).await.map_err(NotOpened::NotRun)?
+}
+
+/// The replica on a log that was opened, under the rules in force.
+fn replica(
     core: &Rc<Core>,
     topic: &TopicImage,
     partition: TopicIdPartition,
     leadership: Leadership,
-) -> Result<Replica, NotOpened> {
-    let (rules, now) = (core.rules(topic), Timestamp(wall_clock_ms()));
-    let (dir, found) = core.node().log_dirs().place(&topic.name, partition.partition);
-    let config = rules.log.clone();
-    let (mut log, high_watermark) = match found {
-        Some(found) => {
-            let (log, report) =
-                Log::open(&dir, &topic.name, partition.partition, config, found.opening, now)?;
-            tell_recovery(topic, partition, &found.opening, &report);
-            (log, found.high_watermark)
-        }
-        None => (Log::create(&dir, &topic.name, partition.partition, topic.id, config, now)?, Offset(0)),
-    };
+    (mut log, high_watermark): (Log, Offset),
+) -> Replica {
+    let rules = core.rules(topic);
     let binding = core.view().binding(&topic.name).map(Binding::new);
     if binding.as_ref().is_none_or(|binding| !binding.rules_the_log())
         && let Err(error) = log.begin_epoch(leadership.epoch)
@@ -224,17 +317,12 @@ fn open(
     let mut replica =
         Replica::new(partition, topic.name.clone(), log, leadership, high_watermark, rules.clone());
     replica.on_metadata(leadership, rules, binding);
-    Ok(replica)
+    replica
 }
 
 /// Says what was cut off a log, and what else was not as it should be.
-fn tell_recovery(
-    topic: &TopicImage,
-    partition: TopicIdPartition,
-    opening: &Opening,
-    report: &RecoveryReport,
-) {
-    let (topic, partition) = (&topic.name, partition.partition);
+fn tell_recovery(topic: &str, partition: TopicIdPartition, opening: &Opening, report: &RecoveryReport) {
+    let partition = partition.partition;
     if let Some(from) = report.cut_from {
         let (bytes, segments) = (report.cut_bytes, report.dropped_segments);
         if from < opening.recovery_point {
@@ -262,6 +350,7 @@ async fn delete(core: &Rc<Core>, topic: &TopicImage) {
         replicas.extend(give_up(core, *partition, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
     }
     core.flushes_ended(&partitions).await;
+    core.openings_ended(&partitions).await;
     let log_dirs = core.node().log_dirs();
     for replica in replicas {
         let partition = replica.partition();

@@ -6,6 +6,8 @@
 //!
 //! Invariants:
 //! * a partition is here from its first failure until it was opened or is no longer to be;
+//! * an attempt is under way from when its turn was taken until it has ended, also where the partition is no
+//!   longer to be opened meanwhile; none begins once the core stops;
 //! * the pause between two tries doubles from `LOG_RETRY_MS_MIN` to `LOG_RETRY_MS_MAX`;
 //! * nothing here reads a clock: `now` comes with the call.
 
@@ -20,6 +22,8 @@ use crate::limits::{LOG_RETRY_MS_MAX, LOG_RETRY_MS_MIN};
 pub struct Unopened {
     attempts: BTreeMap<TopicIdPartition, Attempts>,
     by_due: BTreeSet<(u64, TopicIdPartition)>,
+    under_way: Option<TopicIdPartition>,
+    is_over: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,25 +60,39 @@ impl Unopened {
         self.attempts.contains_key(&partition)
     }
 
-    /// The partitions whose turn has come, the longest due first. Each is told of once: `failed` gives it its
-    /// next turn.
-    pub fn take_due(&mut self, now_ms: u64) -> Vec<TopicIdPartition> {
-        let mut due = Vec::new();
-        while let Some(&(due_ms, partition)) = self.by_due.first()
-            && due_ms <= now_ms
-        {
-            self.by_due.pop_first();
-            if let Some(attempts) = self.attempts.get_mut(&partition) {
-                attempts.due_ms = None;
-            }
-            due.push(partition);
+    /// Begins an attempt of the partition that is due for the longest time; `failed` gives it its next turn.
+    /// The attempt is under way until `ended`, and no other begins.
+    pub fn begin_due(&mut self, now_ms: u64) -> Option<TopicIdPartition> {
+        let &(due_ms, partition) = self.by_due.first()?;
+        if due_ms > now_ms || self.is_over || self.under_way.is_some() {
+            return None;
         }
-        due
+        self.by_due.pop_first();
+        if let Some(attempts) = self.attempts.get_mut(&partition) {
+            attempts.due_ms = None;
+        }
+        self.under_way = Some(partition);
+        Some(partition)
+    }
+
+    /// The attempt that was under way has ended.
+    pub fn ended(&mut self) {
+        self.under_way = None;
+    }
+
+    /// The partition whose log is being opened.
+    pub fn under_way(&self) -> Option<TopicIdPartition> {
+        self.under_way
+    }
+
+    /// No attempt begins any more: the core stops.
+    pub fn stop(&mut self) {
+        self.is_over = true;
     }
 
     /// When the next partition is to be tried.
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.by_due.first().map(|(due_ms, _)| *due_ms)
+        self.by_due.first().map(|(due_ms, _)| *due_ms).filter(|_| !self.is_over)
     }
 }
 
@@ -96,9 +114,11 @@ mod tests {
             assert_eq!(unopened.failed(p(0), now_ms), made);
             let due_ms = unopened.next_due_ms().expect("it waits");
             pauses.push((due_ms - now_ms) / LOG_RETRY_MS_MIN);
-            assert_eq!(unopened.take_due(due_ms - 1), []);
-            assert_eq!(unopened.take_due(due_ms), [p(0)]);
-            assert_eq!(unopened.take_due(u64::MAX), [], "it is under way");
+            assert_eq!(unopened.begin_due(due_ms - 1), None);
+            assert_eq!(unopened.begin_due(due_ms), Some(p(0)));
+            assert_eq!(unopened.begin_due(u64::MAX), None, "it is under way");
+            assert_eq!(unopened.under_way(), Some(p(0)));
+            unopened.ended();
             now_ms = due_ms;
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
@@ -115,9 +135,27 @@ mod tests {
         }
         unopened.forget(p(2));
         assert!(!unopened.contains(p(2)));
-        assert_eq!(unopened.take_due(LOG_RETRY_MS_MIN + 10), [p(1)]);
-        assert_eq!(unopened.take_due(u64::MAX), [p(0)], "once, after its second failure");
+        assert_eq!(unopened.begin_due(LOG_RETRY_MS_MIN + 10), Some(p(1)));
+        unopened.ended();
+        assert_eq!(unopened.begin_due(LOG_RETRY_MS_MIN + 10), None);
+        assert_eq!(unopened.begin_due(u64::MAX), Some(p(0)), "once, after its second failure");
         assert_eq!(unopened.next_due_ms(), None);
+    }
+
+    #[test]
+    fn no_two_attempts_are_under_way_and_none_begins_after_the_end() {
+        let mut unopened = Unopened::default();
+        for partition in 0..3 {
+            unopened.failed(p(partition), 0);
+        }
+        assert_eq!(unopened.begin_due(u64::MAX), Some(p(0)));
+        unopened.forget(p(0));
+        assert_eq!((unopened.begin_due(u64::MAX), unopened.under_way()), (None, Some(p(0))), "it goes on");
+        unopened.ended();
+        assert_eq!(unopened.begin_due(u64::MAX), Some(p(1)));
+        unopened.stop();
+        unopened.ended();
+        assert_eq!((unopened.begin_due(u64::MAX), unopened.next_due_ms()), (None, None));
     }
 
     fn p(partition: i32) -> TopicIdPartition {

@@ -1,6 +1,9 @@
 //! A log that cannot be made or opened: what its clients are told, and that it comes into service by itself.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use tarn_wire::ErrorCode;
@@ -40,6 +43,54 @@ fn a_log_that_could_not_be_opened_at_the_start_is_opened_once_it_can_be() {
     assert_eq!(client.produce("t", 1, 10).error_code, ErrorCode::KAFKA_STORAGE_ERROR.0);
     fs::remove_file(node.log("t", 0).join(name)).expect("it is there");
     assert_eq!(await_service(&mut client), 1, "with what was in it");
+}
+
+#[test]
+fn a_log_that_is_opened_later_holds_up_nobody_else() {
+    let node = Running::new("");
+    let mut client = node.client();
+    client.create("t", 1, &[]);
+    client.create("other", 1, &[]);
+    assert_eq!(client.produce("t", -1, 10).base_offset, 0);
+    let files = node.stop();
+    let swap = "00000000000000000000.log.swap";
+    fs::write(files.path().join("t-0").join(swap), "an interrupted compaction").expect("there is room");
+    let node = Running::again_with(files.path(), "tarn.cores=0");
+    let mut client = node.client();
+    let [first, second] = ["partition.metadata", "leader-epoch-checkpoint"]
+        .map(|file| pipe_instead_of(&node.log("t", 0).join(file)));
+    fs::remove_file(node.log("t", 0).join(swap)).expect("it is there");
+    // From here on the opening is at the second, where it waits.
+    drop(await_reader(&first));
+    for offset in 0..20 {
+        assert_eq!(client.produce("other", -1, 10).base_offset, offset);
+        assert_eq!(client.produce("t", -1, 10).error_code, ErrorCode::KAFKA_STORAGE_ERROR.0);
+    }
+    client.create("later", 1, &[]);
+    assert_eq!(client.produce("later", 1, 10).error_code, 0, "nor does it hold up the metadata");
+    drop(await_reader(&second));
+    assert_eq!(await_service(&mut client), 1, "with what was in it");
+}
+
+#[test]
+fn a_topic_is_deleted_once_its_log_is_not_being_opened_any_more() {
+    let node = Running::new("");
+    node.client().create("t", 1, &[]);
+    let files = node.stop();
+    let swap = "00000000000000000000.log.swap";
+    fs::write(files.path().join("t-0").join(swap), "an interrupted compaction").expect("there is room");
+    let node = Running::again_with(files.path(), "tarn.cores=0");
+    let [first, second] = ["partition.metadata", "leader-epoch-checkpoint"]
+        .map(|file| pipe_instead_of(&node.log("t", 0).join(file)));
+    fs::remove_file(node.log("t", 0).join(swap)).expect("it is there");
+    drop(await_reader(&first));
+    std::thread::scope(|scope| {
+        scope.spawn(|| node.client().delete("t"));
+        drop(await_reader(&second));
+    });
+    let mut client = node.client();
+    client.create("t", 1, &[]);
+    assert_eq!(client.produce("t", 1, 10).base_offset, 0, "a log of its own");
 }
 
 #[test]
@@ -116,6 +167,30 @@ fn a_directory_that_does_not_say_whose_it_is_and_whose_topic_is_gone_is_in_nobod
     assert_eq!(client.produce("u", 1, 10).error_code, 0);
     assert_eq!(client.produce("t", 1, 10).error_code, 0);
 }
+
+/// Puts a pipe in the place of a file: whoever reads it waits until somebody writes to it.
+fn pipe_instead_of(path: &Path) -> PathBuf {
+    let _ = fs::remove_file(path);
+    let made = Command::new("mkfifo").arg(path).status().expect("it is a tool of every system");
+    assert!(made.success());
+    path.to_owned()
+}
+
+/// Waits until somebody reads a pipe; he reads nothing once this is dropped.
+fn await_reader(pipe: &Path) -> File {
+    let began = Instant::now();
+    loop {
+        let opened = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(pipe);
+        if let Ok(writer) = opened {
+            return writer;
+        }
+        assert!(began.elapsed() < PATIENCE, "nobody reads {}", pipe.display());
+        std::thread::yield_now();
+    }
+}
+
+/// Opening a pipe that nobody reads fails with this, and waits without.
+const O_NONBLOCK: i32 = 0o4000;
 
 /// Writes until it is taken; its offset.
 fn await_service(client: &mut Client) -> i64 {

@@ -50,9 +50,14 @@ impl Running {
 
     /// A node on a copy of the directory that another left: the lock of that one goes with this process.
     pub(crate) fn again(left: &Path) -> Running {
+        Running::again_with(left, "")
+    }
+
+    /// The same with these lines in its `server.properties`.
+    pub(crate) fn again_with(left: &Path, more: &str) -> Running {
         let files = tempfile::tempdir().expect("a directory");
         copy(left, files.path());
-        Running::on(config(files.path(), ""), files)
+        Running::on(config(files.path(), more), files)
     }
 
     /// A node on this directory, or why it does not start.

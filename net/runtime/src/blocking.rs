@@ -1,10 +1,10 @@
 //! The blocking lanes: what would make a core wait is done by a thread beside it.
 //!
-//! Each core has a lane for `fdatasync`, one for the rest (unlink, cold reads) and one for name
-//! lookups, so that a slow disk does not hold up a cold read, nor a dead name server either. A lane is
-//! one thread, started when first used and free to run on any CPU of the process. Jobs of a lane run in
-//! the order in which they were given. A job runs to its end even where nobody waits for it any more;
-//! at the end of its core the first two lanes are emptied, the third is left behind.
+//! Each core has a lane for `fdatasync`, one for what may take minutes (recovering a log), one for the rest
+//! (unlink, cold reads) and one for name lookups, so that a slow disk does not hold up a cold read, nor a
+//! dead name server either. A lane is one thread, started when first used and free to run on any CPU of the
+//! process. Jobs of a lane run in the order in which they were given. A job runs to its end even where nobody
+//! waits for it any more; at the end of its core all lanes are emptied but for the last, which is left behind.
 
 use crate::channel::{Dropped, Receiver, Sender, mailbox, reply};
 use crate::panics::Panic;
@@ -44,6 +44,7 @@ enum Job {
 #[derive(Clone, Copy)]
 enum Lane {
     Sync,
+    Long,
     Rest,
     Names,
 }
@@ -51,6 +52,7 @@ enum Lane {
 struct Lanes {
     core: String,
     sync: Option<LaneThread>,
+    long: Option<LaneThread>,
     rest: Option<LaneThread>,
     names: Option<LaneThread>,
 }
@@ -88,6 +90,18 @@ where
     run(Lane::Sync, job).await
 }
 
+/// Runs `job`, which may take minutes, in the lane for such jobs, from the first poll on.
+///
+/// # Errors
+/// When the job panics, or the lane has no thread.
+pub async fn blocking_long<R, J>(job: J) -> Result<R, BlockingError>
+where
+    R: Send + 'static,
+    J: FnOnce() -> R + Send + 'static,
+{
+    run(Lane::Long, job).await
+}
+
 /// Runs a name lookup in its own lane.
 pub(crate) async fn blocking_lookup<R, J>(job: J) -> Result<R, BlockingError>
 where
@@ -122,6 +136,7 @@ fn sender(lane: Lane) -> io::Result<Sender<Job>> {
         let lanes = lanes.as_mut().ok_or_else(|| io::Error::other("blocking lanes belong to a core"))?;
         let (thread, name) = match lane {
             Lane::Sync => (&mut lanes.sync, "sync"),
+            Lane::Long => (&mut lanes.long, "long"),
             Lane::Rest => (&mut lanes.rest, "rest"),
             Lane::Names => (&mut lanes.names, "names"),
         };
@@ -148,13 +163,13 @@ fn work(mut queue: Receiver<Job>) {
 
 /// Gives the core on this thread its lanes.
 pub(crate) fn install(core: String) {
-    LANES.set(Some(Lanes { core, sync: None, rest: None, names: None }));
+    LANES.set(Some(Lanes { core, sync: None, long: None, rest: None, names: None }));
 }
 
 /// Ends the lanes of the core on this thread, after the jobs they hold.
 pub(crate) fn finish() {
     let Some(lanes) = LANES.take() else { return };
-    for LaneThread { jobs, thread } in [lanes.sync, lanes.rest].into_iter().flatten() {
+    for LaneThread { jobs, thread } in [lanes.sync, lanes.long, lanes.rest].into_iter().flatten() {
         // Said rather than shown by dropping the sender: a task left behind may hold another. A lane that
         // is already gone needs no telling, and jobs do not unwind, so neither does the thread.
         jobs.send_blocking(Job::Stop).ok();
@@ -190,6 +205,7 @@ mod tests {
             let slow = spawn(Queue::Background, blocking(move || held.recv()));
             crate::yield_now().await;
             assert_eq!(blocking_sync(|| 1).await.unwrap(), 1);
+            assert_eq!(blocking_long(|| 3).await.unwrap(), 3);
             assert_eq!(blocking_lookup(|| 2).await.unwrap(), 2);
             release.send(()).unwrap();
             slow.await.unwrap().unwrap();
