@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use tarn_image::effective::{self, BrokerView, ConfigEntry};
 use tarn_image::{ConfigResource, ResourceType};
+use tarn_quorum::decide::sentence;
 use tarn_wire::messages::describe_configs_request::DescribeConfigsResource;
 use tarn_wire::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
@@ -19,7 +20,7 @@ pub fn describe(core: &Rc<Core>, request: &DescribeConfigsRequest) -> DescribeCo
         let entries = entries(core, resource);
         let (error, message, entries) = match entries {
             Ok(entries) => (ErrorCode::NONE, None, entries),
-            Err((error, message)) => (error, Some(message.into()), Vec::new()),
+            Err((error, message)) => (error, Some(sentence(&message)), Vec::new()),
         };
         let wanted = |entry: &ConfigEntry| {
             let keys = resource.configuration_keys.as_ref();

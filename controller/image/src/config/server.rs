@@ -561,6 +561,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_long_for_the_metadata_is_refused_whichever_key_it_is() {
+        let long = "a".repeat(40_000);
+        for (key, value) in [
+            ("broker.rack", long.clone()),
+            ("advertised.listeners", format!("PLAINTEXT://{long}:1")),
+            ("controller.listener.names", format!("CONTROLLER,{long}")),
+        ] {
+            let refused = refused(&format!("{key}={value}\n"));
+            let range = format!("configuration {key}: It is {} bytes long", value.len());
+            assert!(refused.contains(&range) && refused.ends_with("0 to 32767 bytes"), "{refused}");
+        }
+    }
+
+    #[test]
     fn directories_and_listeners_that_cannot_be_are_refused() {
         let refused_with = |key: &str, value: &str| {
             let others = MINIMAL.lines().filter(|line| !line.starts_with(&format!("{key}=")));

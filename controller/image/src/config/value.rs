@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use tarn_wire::limits::STRING_BYTES_MAX;
+
 /// The type of a value; the numbers are those of DescribeConfigs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigType {
@@ -85,6 +87,7 @@ pub enum Rule {
 /// What is wrong, without the key: "Not a number of type INT", "Value must be at least 1".
 pub fn canonical(kind: ConfigType, rule: Rule, text: &str) -> Result<String, Refusal> {
     let trimmed = text.trim();
+    check_length(trimmed)?;
     let refuse = |why: String| Refusal { shown: trimmed.to_owned(), why };
     let value = match kind {
         ConfigType::Boolean if trimmed.eq_ignore_ascii_case("true") => "true".to_owned(),
@@ -175,6 +178,19 @@ fn check_number(rule: Rule, shown: &str) -> Result<(), String> {
     }
 }
 
+/// A longer value fits no record of the metadata and no answer to a client.
+fn check_length(text: &str) -> Result<(), Refusal> {
+    if text.len() <= STRING_BYTES_MAX {
+        return Ok(());
+    }
+    let shown = format!("{}…", &text[..text.floor_char_boundary(SHOWN_BYTES)]);
+    let why = format!("It is {} bytes long; values have 0 to {STRING_BYTES_MAX} bytes", text.len());
+    Err(Refusal { shown, why })
+}
+
+/// What is shown of a value that is too long.
+const SHOWN_BYTES: usize = 32;
+
 fn check_text(rule: Rule, value: &str) -> Result<(), Refusal> {
     let one_of = |shown: &str, allowed: &[&str]| {
         Err(Refusal {
@@ -242,6 +258,21 @@ mod tests {
             refused(ConfigType::Boolean, Rule::Any, "yes"),
             "Invalid value yes for configuration k: Expected value to be either true or false"
         );
+    }
+
+    #[test]
+    fn a_value_that_fits_no_record_is_refused_with_its_length() {
+        for (kind, character) in [(ConfigType::String, "x"), (ConfigType::List, "é"), (ConfigType::Int, "7")]
+        {
+            let text = character.repeat(40_000);
+            let refusal = canonical(kind, Rule::Any, &text).unwrap_err().of("broker.rack");
+            assert!(refusal.starts_with("Invalid value ") && refusal.len() < 200, "{refusal}");
+            let length =
+                format!("broker.rack: It is {} bytes long; values have 0 to 32767 bytes", text.len());
+            assert!(refusal.contains(&length), "{refusal}");
+        }
+        let longest = "x".repeat(STRING_BYTES_MAX);
+        assert_eq!(canonical(ConfigType::String, Rule::Any, &format!(" {longest} ")), Ok(longest));
     }
 
     #[test]

@@ -257,6 +257,7 @@ fn difference(resource: &ConfigResource, before: &ConfigMap, after: &ConfigMap) 
 mod tests {
     use super::*;
     use crate::decide::world::World;
+    use tarn_wire::Message;
 
     #[test]
     fn a_list_is_appended_to_and_taken_from() {
@@ -272,6 +273,38 @@ mod tests {
         assert_eq!(world.alter(2, "ok", &[("cleanup.policy", 1, None)]), Ok(()));
         assert_eq!(value(&world), None);
         assert_eq!(world.alter(2, "ok", &[("nosuch", 1, None)]), Ok(()));
+    }
+
+    #[test]
+    fn a_list_grows_no_longer_than_a_record_can_hold() {
+        let mut world = World::with_topics(&["ok"]);
+        let part = |number: usize| format!("{number}{}", "x".repeat(20_000));
+        assert_eq!(world.alter(4, "", &[("metric.reporters", 2, Some(&part(1)))]), Ok(()));
+        let refused = world.alter(4, "", &[("metric.reporters", 2, Some(&part(2)))]).unwrap_err();
+        let message = refused.message.unwrap_or_default();
+        assert!(message.contains("values have 0 to 32767 bytes"), "{message}");
+        let key = "follower.replication.throttled.replicas";
+        let pairs =
+            |from: usize| (from..from + 3_000).map(|at| format!("{at}:1")).collect::<Vec<_>>().join(",");
+        assert_eq!(world.alter(2, "ok", &[(key, 2, Some(&pairs(0)))]), Ok(()));
+        assert_eq!(
+            world.alter(2, "ok", &[(key, 2, Some(&pairs(3_000)))]).unwrap_err().code,
+            ErrorCode::INVALID_CONFIG
+        );
+    }
+
+    #[test]
+    fn a_refusal_that_repeats_a_long_name_still_fits_its_response() {
+        let image = World::with_topics(&["ok"]).image;
+        let resource = AlterConfigsResource {
+            resource_type: 2,
+            resource_name: "é".repeat(16_383).as_str().into(),
+            ..Default::default()
+        };
+        let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
+        let response = alter_configs(&image, &request).response;
+        assert_eq!(response.responses[0].error_code, ErrorCode::INVALID_TOPIC_EXCEPTION.0);
+        assert!(response.encoded_size(1).is_ok());
     }
 
     #[test]

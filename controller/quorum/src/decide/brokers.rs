@@ -36,7 +36,12 @@ pub fn register(
     let known = image.registrations().broker(id);
     let same_life = known.filter(|broker| broker.incarnation == request.incarnation_id);
     let broker_epoch = same_life.map_or(context.next_offset.0, |broker| broker.epoch);
-    let mut records: Vec<MetadataRecord> = vec![register_record(request, same_life, broker_epoch).into()];
+    let record: MetadataRecord = register_record(request, same_life, broker_epoch).into();
+    if record.encode(record.latest_version()).is_err() {
+        let error_code = ErrorCode::INVALID_REQUEST.0;
+        return Decision::unchanged(BrokerRegistrationResponse { error_code, ..Default::default() });
+    }
+    let mut records = vec![record];
     if same_life.is_none() {
         records.extend(elections::on_fenced(image, id));
     }

@@ -21,7 +21,7 @@ use tarn_wire::messages::{ConfigRecord, StartMirrorTopicsRequest, StartMirrorTop
 use tarn_wire::{ErrorCode, MetadataRecord, Str};
 
 use super::create_topics::{circle_start, config_record, fresh_id, new_topic};
-use super::{ApiError, Context, Decision, Run, names, placement, wire_result};
+use super::{ApiError, Context, Decision, Run, names, placement, sentence, wire_result};
 
 /// Keys of a mirror that its commands change.
 const INCLUDE: &str = "topics.include";
@@ -122,6 +122,11 @@ impl Filters {
         let invalid = |error: tarn_image::config::mirror::InvalidMirror| {
             ApiError::new(ErrorCode::INVALID_REQUEST, error.0)
         };
+        for (key, merged) in [(INCLUDE, &include), (EXCLUDE, &exclude)] {
+            if let Some(Err(refusal)) = table::mirror_key(key).map(|key| key.canonical(merged)) {
+                return Err(ApiError::new(ErrorCode::INVALID_REQUEST, refusal.of(key)));
+            }
+        }
         Patterns::parse(elements(&include)).map_err(invalid)?;
         let patterns = Patterns::parse(elements(&exclude)).map_err(invalid)?;
         let changed = [(INCLUDE, &included, include), (EXCLUDE, &excluded, exclude)];
@@ -297,7 +302,7 @@ fn usable_configs(asked: &StartMirrorTopic) -> (ConfigMap, Vec<String>) {
 }
 
 fn skipped_message(skipped: &[String]) -> Option<Str> {
-    (!skipped.is_empty()).then(|| Str::from(format!("Left out, not known here: {}", skipped.join(", "))))
+    (!skipped.is_empty()).then(|| sentence(&format!("Left out, not known here: {}", skipped.join(", "))))
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ pub mod producer_ids;
 
 use tarn_image::config::server::ServerConfig;
 use tarn_record::{Offset, TopicId};
+use tarn_wire::limits::STRING_BYTES_MAX;
 use tarn_wire::{ErrorCode, MetadataRecord, Str};
 
 /// The most partitions that one request may create, as in Kafka.
@@ -110,8 +111,14 @@ impl ApiError {
 
     /// The sentence as responses carry it.
     pub fn wire_message(&self) -> Option<Str> {
-        self.message.as_deref().map(Str::from)
+        self.message.as_deref().map(sentence)
     }
+}
+
+/// A sentence as responses carry it: it may repeat what a client said, which can be as long as a string can,
+/// and is cut off then.
+pub fn sentence(text: &str) -> Str {
+    Str::from(&text[..text.floor_char_boundary(STRING_BYTES_MAX)])
 }
 
 /// Code and message of a result, as responses carry them.
