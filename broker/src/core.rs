@@ -18,6 +18,7 @@ use tarn_quorum::{Answered, ImageUpdate, NotController};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{LocalNotify, Receiver, Sender};
 use tarn_runtime::{CoreId, Queue, blocking, sleep, spawn, wall_clock_ms};
+use tarn_transport::remarks::Remarks;
 use tarn_wire::ErrorCode;
 use tracing::warn;
 
@@ -55,6 +56,7 @@ pub struct Core {
     flush_wanted: LocalNotify,
     flush_ended: LocalNotify,
     openings: LocalNotify,
+    remarks: RefCell<Remarks<flushing::Again>>,
     applied: Cell<Offset>,
     image_moved: LocalNotify,
 }
@@ -85,6 +87,7 @@ impl Core {
             flush_wanted: LocalNotify::default(),
             flush_ended: LocalNotify::default(),
             openings: LocalNotify::default(),
+            remarks: RefCell::default(),
             applied: Cell::new(Offset::NONE),
             image_moved: LocalNotify::default(),
         })
@@ -348,6 +351,11 @@ impl Core {
     /// Tells who waits that a flush has ended.
     pub(crate) fn flush_ended(&self) -> &LocalNotify {
         &self.flush_ended
+    }
+
+    /// Which lines are not to be said too often.
+    pub(crate) fn remarks(&self) -> RefMut<'_, Remarks<flushing::Again>> {
+        self.remarks.borrow_mut()
     }
 
     /// Tells who waits that a log could not be opened, or that an attempt has ended.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tarn_log::{FlushJob, Flushed, LogError};
 use tarn_record::TopicIdPartition;
 use tarn_runtime::channel::{Receiver, Sender, mailbox, reply};
-use tarn_runtime::{blocking_sync, sleep};
+use tarn_runtime::{blocking_sync, now, sleep};
 use tracing::{error, warn};
 
 use crate::core::Core;
@@ -112,6 +112,13 @@ pub(crate) async fn bound_recovery(core: Rc<Core>) {
     }
 }
 
+/// What a core says again and again while it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Again {
+    /// A flush found no room.
+    NoRoomToFlush,
+}
+
 /// Whether the disk had room.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
@@ -127,7 +134,9 @@ fn note(core: &Rc<Core>, partition: TopicIdPartition, result: Result<Flushed, Lo
     match flushed {
         Ok(()) => Room::There,
         Err(error) if error.is_full() => {
-            warn!(%partition, %error, "no room to flush; trying again");
+            if let Some(remark) = core.remarks().may_say(Again::NoRoomToFlush, now()) {
+                warn!(%partition, %error, "no room to flush; trying again{remark}");
+            }
             Room::Full
         }
         Err(error) => core.node().storage_failed(&error),

@@ -15,6 +15,7 @@ use tarn_log::{LogDir, RemovalJob};
 use tarn_record::{Epoch, Offset, Timestamp, TopicId};
 use tarn_runtime as rt;
 use tarn_runtime::channel::{Receiver, ReplySlot, mailbox};
+use tarn_transport::remarks::Remarks;
 use tarn_wire::MetadataRecord;
 use tarn_wire::messages::NoOpRecord;
 use tarn_wire::messages::RegisterControllerRecord;
@@ -114,6 +115,15 @@ pub fn start(options: ControllerOptions) -> Result<Running, ControllerError> {
 /// How often it is looked whether old metadata is to be deleted, in milliseconds.
 const SHORTEN_INTERVAL_MS: i64 = 60_000;
 
+/// Why a decision is not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Refused {
+    /// The disk is full.
+    NoRoom,
+    /// It contradicts the image, or does not fit its record.
+    Impossible,
+}
+
 /// What waits for a commit: an answer and where it goes.
 type Waiting = (Answered<ControllerResponse>, ReplySlot<Answered<ControllerResponse>>);
 
@@ -131,6 +141,7 @@ struct Controller {
     snapshot_at_ms: i64,
     shortened_at_ms: i64,
     snapshot_end: Offset,
+    remarks: Remarks<Refused>,
 }
 
 impl Controller {
@@ -182,6 +193,7 @@ impl Controller {
             snapshot_at_ms: now.0,
             shortened_at_ms: 0,
             snapshot_end,
+            remarks: Remarks::default(),
             config,
             cluster_id,
             directory_id,
@@ -379,28 +391,54 @@ impl Controller {
         let images = match self.state.try_apply(&batches) {
             Ok(images) => images,
             Err(error) => {
-                tracing::error!("a decision of the controller contradicts its image and is dropped: {error}");
-                return Ok(false);
+                let why =
+                    format!("a decision of the controller contradicts its image and is dropped: {error}");
+                return Ok(self.refused(Refused::Impossible, &why));
             }
         };
-        if batches.len() > 1 && !self.log.has_room_for(&batches)? {
-            tracing::error!("there is no room for {} batches in the metadata log", batches.len());
-            return Ok(false);
+        let has_room = if batches.len() > 1 { self.log.has_room_for(&batches) } else { Ok(true) };
+        match has_room {
+            Ok(true) => {}
+            Ok(false) => {
+                let why = format!("there is no room for {} batches in the metadata log", batches.len());
+                return Ok(self.refused(Refused::NoRoom, &why));
+            }
+            Err(error) => return self.not_written(error),
         }
         let timestamp = self.now();
         for (records, (image, delta)) in batches.iter().zip(images) {
             let offset = match self.log.append(records, epoch, timestamp) {
                 Ok(last) => last,
-                Err(error) if error.is_full() => {
-                    tracing::error!("there is no room for the metadata log: {error}");
-                    return Ok(false);
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) => return self.not_written(error),
             };
             self.state.push(image, delta, Provenance { offset, epoch, timestamp });
             self.written_at_ms = timestamp.0;
         }
         Ok(true)
+    }
+
+    /// A decision was not written; where the reason is of the disk and does not pass, nothing can be.
+    fn not_written(&mut self, error: MetadataLogError) -> Result<bool, ControllerError> {
+        match error {
+            // What is asked or configured is checked before; what is missed there ends no process.
+            MetadataLogError::Unencodable(error) => {
+                let why =
+                    format!("a decision of the controller does not fit its record and is dropped: {error}");
+                Ok(self.refused(Refused::Impossible, &why))
+            }
+            error if error.is_full() => {
+                Ok(self.refused(Refused::NoRoom, &format!("there is no room for the metadata log: {error}")))
+            }
+            error => Err(error.into()),
+        }
+    }
+
+    /// Says why a decision is not written, in so many lines a minute: a full disk is tried again and again.
+    fn refused(&mut self, reason: Refused, why: &str) -> bool {
+        if let Some(remark) = self.remarks.may_say(reason, rt::now()) {
+            tracing::error!("{why}{remark}");
+        }
+        false
     }
 
     /// Writes an empty record where nothing else was written for long, so that the high watermark's age

@@ -17,7 +17,7 @@ pub mod listener;
 pub mod metrics;
 mod pipeline;
 mod progress;
-mod remarks;
+pub mod remarks;
 mod response;
 pub mod security;
 pub mod server;

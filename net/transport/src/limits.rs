@@ -93,8 +93,8 @@ pub const PENDING_BYTES_KEPT: usize = 512;
 /// The longest answer to ApiVersions that a client reads, before it knows who answers.
 pub const HANDSHAKE_BYTES_MAX: usize = 1 << 20;
 
-/// The lines about connections that end badly, on one core or of one listener and for one reason, in a window
-/// of `REMARKS_INTERVAL`.
+/// The lines about what happens again and again, such as connections that end badly, of one core or listener and
+/// for one reason, in a window of `REMARKS_INTERVAL`.
 pub const REMARKS_MAX: u32 = 10;
 
 /// After so long such lines are said again, with how many were left out.

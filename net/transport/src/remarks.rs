@@ -1,8 +1,9 @@
-//! What is said of connections that end badly: so many lines a minute for each reason, so that whoever
-//! makes them end cannot fill the disk with the log.
+//! What is said of things that happen again and again, such as connections that end badly or writes to a full
+//! disk: so many lines a minute for each reason, so that whoever makes them happen cannot fill the disk with
+//! the log.
 //!
 //! A server has one for its connections, on each core; the accepting task of each listener has one for those
-//! that it refuses. Metrics count all of them.
+//! that it refuses; a controller has one, and each core of a broker for its flushes. `R` is a reason.
 //!
 //! Invariants:
 //! * of one reason at most `REMARKS_MAX` lines are said in a window: that begins with a line and lasts for
@@ -14,7 +15,7 @@ use std::time::Instant;
 
 use crate::limits::{REMARKS_INTERVAL, REMARKS_MAX};
 
-/// Why a line is to be said.
+/// Why a line about a connection is to be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     /// What a client sent is no request that is served.
@@ -29,26 +30,32 @@ pub(crate) enum Reason {
     Refused,
 }
 
-/// A line that may be said.
+/// A line that may be said; its text is the end of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Remark {
+pub struct Remark {
     /// How many lines of this reason were left out since the last.
-    pub(crate) left_out: u64,
+    left_out: u64,
     /// Whether the next ones of this reason are left out for now.
-    pub(crate) next: Next,
+    next: Next,
 }
 
 /// What becomes of the next line of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+enum Next {
     Said,
     LeftOut,
 }
 
 /// See the module.
-#[derive(Debug, Default)]
-pub(crate) struct Remarks {
-    reasons: BTreeMap<Reason, Lines>,
+#[derive(Debug)]
+pub struct Remarks<R> {
+    reasons: BTreeMap<R, Lines>,
+}
+
+impl<R> Default for Remarks<R> {
+    fn default() -> Remarks<R> {
+        Remarks { reasons: BTreeMap::new() }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,9 +65,9 @@ struct Lines {
     left_out: u64,
 }
 
-impl Remarks {
+impl<R: Ord> Remarks<R> {
     /// Whether a line of this reason may be said now; `None` counts it.
-    pub(crate) fn may_say(&mut self, reason: Reason, now: Instant) -> Option<Remark> {
+    pub fn may_say(&mut self, reason: R, now: Instant) -> Option<Remark> {
         let lines = self.reasons.entry(reason).or_default();
         let is_over = |since| now.saturating_duration_since(since) >= REMARKS_INTERVAL;
         if lines.since.is_none_or(is_over) {

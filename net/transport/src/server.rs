@@ -38,7 +38,7 @@ struct Open {
     closed: LocalNotify,
     stopping: Cell<bool>,
     stop: LocalNotify,
-    remarks: RefCell<Remarks>,
+    remarks: RefCell<Remarks<Reason>>,
 }
 
 impl<S: Service> Server<S> {

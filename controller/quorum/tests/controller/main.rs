@@ -1,6 +1,7 @@
 //! A controller on a real directory: formatted, asked, stopped, started again.
 
 mod nearly_full;
+mod said;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -15,10 +16,13 @@ use tarn_quorum::format::{self, FormatOptions, Formatted, Quorum};
 use tarn_quorum::{ControllerHandle, ControllerOptions, ImageUpdate, server};
 use tarn_record::{BrokerId, PartitionIndex, Timestamp};
 use tarn_runtime as rt;
+use tarn_transport::limits::REMARKS_MAX;
+use tarn_wire::ErrorCode;
 use tarn_wire::messages::broker_registration_request::Feature;
 use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig;
 use tarn_wire::messages::create_partitions_request::CreatePartitionsTopic;
 use tarn_wire::messages::create_topics_request::CreatableTopic;
+use tarn_wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic;
 use tarn_wire::messages::*;
 use uuid::Uuid;
@@ -174,6 +178,64 @@ fn a_full_disk_is_tried_again_after_a_while_and_not_without_pause() {
         let at_most = waited.as_millis() as u64 / IDLE_MS + 2;
         assert!(refused <= at_most, "{refused} writes in {waited:?}");
         filling.leave(u64::MAX);
+        create(&ask, "t", 1).await;
+        published.lock().expect("no test panicked").last().expect("something").image.clone()
+    });
+}
+
+#[test]
+fn a_disk_that_stays_full_does_not_fill_the_log_with_lines() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = config(dir.path(), "metadata.max.idle.interval.ms=5\n");
+    make_ready(&config);
+    let disk = Arc::new(NearlyFull::new());
+    let filling = disk.clone();
+    said::listen();
+    let tries = 5 * u64::from(REMARKS_MAX);
+    run_on(disk, &config, move |ask, published| async move {
+        register(&ask).await;
+        filling.leave(0);
+        let begun = rt::now();
+        while filling.refused() < tries {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it is not tried again");
+            rt::sleep(Duration::from_millis(1)).await;
+        }
+        filling.leave(u64::MAX);
+        create(&ask, "t", 1).await;
+        published.lock().expect("no test panicked").last().expect("something").image.clone()
+    });
+    let lines = said::how_often("there is no room for the metadata log", dir.path());
+    assert!(0 < lines && lines <= REMARKS_MAX as usize, "{lines} of {tries}");
+}
+
+#[test]
+fn what_fits_no_record_is_refused_and_ends_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = config(dir.path(), "");
+    make_ready(&config);
+    run(&config, |ask, published| async move {
+        register(&ask).await;
+        let rack = Some("x".repeat(40_000).as_str().into());
+        let request = BrokerRegistrationRequest {
+            broker_id: 1,
+            cluster_id: CLUSTER.into(),
+            rack,
+            ..Default::default()
+        };
+        let refused = ask.register_broker(request).await.expect("it leads").response;
+        assert_eq!(refused.error_code, ErrorCode::INVALID_REQUEST.0);
+        // What no decision looks for is at least not written.
+        let resource = AlterConfigsResource {
+            resource_type: 4,
+            configs: vec![AlterableConfig {
+                name: "x".repeat(40_000).as_str().into(),
+                value: Some("1".into()),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
+        assert!(ask.alter_configs(request).await.is_err());
         create(&ask, "t", 1).await;
         published.lock().expect("no test panicked").last().expect("something").image.clone()
     });
