@@ -36,10 +36,8 @@ pub struct Watcher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct InterestNumber(u32);
 
-/// What a session asks of one partition. Both halves of a session keep it for every partition: packed, it
-/// has no padding.
+/// What a session asks of one partition. Both halves of a session keep it for every partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C, packed(4))]
 pub struct Wanted {
     /// The first offset to send.
     pub fetch_offset: Offset,
@@ -108,7 +106,6 @@ pub enum Scope {
 /// One partition of an interest, with what the session has been told of it: the high watermark and the log
 /// start, or `UNTOLD`.
 #[derive(Clone, Copy, Debug)]
-#[repr(C, packed(4))]
 struct Watched {
     partition: TopicIdPartition,
     wanted: Wanted,
@@ -486,7 +483,7 @@ mod tests {
 
     #[test]
     fn a_partition_of_a_session_takes_few_bytes() {
-        assert_eq!(size_of::<Option<Watched>>(), 60);
+        assert_eq!(size_of::<Option<Watched>>(), 64);
         assert_eq!(size_of::<Watcher>(), 8);
     }
 

@@ -46,7 +46,7 @@ pub const COORDINATOR_BATCH_BYTES: usize = 64 * 1024 * 1024;
 /// Changes of topics that a core remembers; a fetch session that was away for more looks up all it names.
 pub const TOPIC_CHANGES: usize = 4096;
 
-/// Partitions that all fetch sessions of one core's connections name: about 120 bytes each, up to 200 where a
+/// Partitions that all fetch sessions of one core's connections name: about 130 bytes each, up to 210 where a
 /// topic has only one of them. A session that would exceed it ends, and its client names its partitions with
 /// each request.
 pub const FETCH_SESSION_PARTITIONS_PER_CORE: usize = 500_000;
