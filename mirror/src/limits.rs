@@ -8,6 +8,13 @@ use std::time::Duration;
 /// The response asked for where nothing is left to fetch: a lane at the tip reserves no more than this.
 pub const TIP_RESPONSE_BYTES: usize = 256 << 10;
 
+/// The least response asked for, over a link that cuts larger ones: a source sends one batch, whatever its size.
+pub const RESPONSE_BYTES_MIN: usize = 1 << 10;
+
+/// After how many filled responses in a row twice as much is tried over a link that has cut some: the number
+/// doubles with each cut, from the smaller up to the larger.
+pub const WHOLE_RESPONSES: (u32, u32) = (4, 64);
+
 /// Responses of at least this size are appended while the next request is under way. Below it, appending
 /// is done before a request could be written.
 pub const OVERLAP_FROM_BYTES: usize = 64 << 10;

@@ -2,6 +2,8 @@
 
 #[path = "mirroring/cluster.rs"]
 mod cluster;
+#[path = "mirroring/cut_link.rs"]
+mod cut_link;
 #[path = "mirroring/lane_identity.rs"]
 mod lane_identity;
 #[path = "mirroring/shown.rs"]

@@ -273,7 +273,9 @@ impl<C: LocalCluster> Lane<C> {
                     None => break,
                 },
             };
-            let Some(response) = self.answer_to(&mut asked).await? else { break };
+            let answer = self.answer_to(&mut asked).await;
+            let answer = answer.inspect_err(|error| self.response_bytes.missed(error));
+            let Some(response) = answer? else { break };
             let mut permit = asked.permit;
             permit.resize(size_of(&response));
             self.answered(&response, asked.at_ms);
@@ -332,11 +334,12 @@ impl<C: LocalCluster> Lane<C> {
     async fn ask(&mut self, client: &Client, permit: Permit) -> Result<Asked, ClientError> {
         let config = &self.spec.config;
         let wait_ms = i32::try_from(config.fetch_wait_max.as_millis()).unwrap_or(i32::MAX);
+        let max_bytes = i32::try_from(self.response_bytes.now()).unwrap_or(i32::MAX);
         let (request, naming) = self.plan.request(FetchSizes {
             max_wait_ms: wait_ms,
-            min_bytes: config.fetch_min_bytes,
-            max_bytes: i32::try_from(self.response_bytes.now()).unwrap_or(i32::MAX),
-            partition_max_bytes: config.fetch_max_bytes,
+            min_bytes: config.fetch_min_bytes.min(max_bytes),
+            max_bytes,
+            partition_max_bytes: config.fetch_max_bytes.min(max_bytes),
         });
         let version = version_for(client, naming)?;
         let limits = self.call_limits();

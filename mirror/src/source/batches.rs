@@ -3,7 +3,8 @@
 //!
 //! Of each partition just as many bytes are asked for as the batch here has. A source gives the first
 //! partition of a request a larger batch whole (KIP-74) and the others none, so what stays unanswered is
-//! asked for again until each has either been answered or been the first.
+//! asked for again until each has either been answered or been the first. A link that cuts an answer is asked for
+//! half as much.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -70,8 +71,9 @@ pub async fn ask(
 ) -> Result<Vec<BatchAnswer>, SourceError> {
     let mut answers: BTreeMap<usize, BatchAnswer> = BTreeMap::new();
     let mut open: VecDeque<usize> = (0..questions.len()).collect();
+    let mut most = limits::COMPARED_BATCHES_BYTES;
     while let Some(&first) = open.front() {
-        let some = within_one_answer(&open, questions);
+        let some = within_one_answer(&open, questions, most);
         let bytes: usize = some.iter().map(|&index| questions[index].ours.size()).sum();
         let mut memory = limits.budget.reserve(bytes).await;
         // A response that is too large has closed the last connection.
@@ -88,6 +90,9 @@ pub async fn ask(
             Err(ClientError::TooLarge { .. }) => {
                 answers.insert(first, Ok(BatchThere::Larger));
             }
+            Err(ClientError::Closed { .. } | ClientError::TimedOut { .. }) if some.len() > 1 => {
+                most = bytes / 2
+            }
             Err(error) => return Err(error.into()),
         }
         drop(memory);
@@ -96,13 +101,13 @@ pub async fn ask(
     Ok(answers.into_values().collect())
 }
 
-/// The first of the open questions, as many as one answer holds.
-fn within_one_answer(open: &VecDeque<usize>, questions: &[BatchQuestion]) -> Vec<usize> {
+/// The first of the open questions, as many as one answer of `most` bytes holds.
+fn within_one_answer(open: &VecDeque<usize>, questions: &[BatchQuestion], most: usize) -> Vec<usize> {
     let mut some = Vec::new();
     let mut bytes = 0;
     for &index in open {
         bytes += questions[index].ours.size();
-        if !some.is_empty() && bytes > limits::COMPARED_BATCHES_BYTES {
+        if !some.is_empty() && bytes > most {
             break;
         }
         some.push(index);
@@ -256,12 +261,14 @@ mod tests {
         let mut large = question(0, 1);
         large.ours.length = 3 << 20;
         let questions = [large.clone(), question(0, 1), large, question(0, 1)];
-        let within = |open: &[usize]| within_one_answer(&open.iter().copied().collect(), &questions);
+        let within = |open: &[usize]| {
+            within_one_answer(&open.iter().copied().collect(), &questions, limits::COMPARED_BATCHES_BYTES)
+        };
         assert_eq!(within(&[0, 1, 2, 3]), [0, 1]);
         assert_eq!(within(&[2, 3]), [2, 3]);
         let mut huge = question(0, 1);
         huge.ours.length = 50 << 20;
-        assert_eq!(within_one_answer(&[0].into(), &[huge]), [0]);
+        assert_eq!(within_one_answer(&[0].into(), &[huge], 1), [0]);
     }
 
     fn question(base: i64, records: usize) -> BatchQuestion {
