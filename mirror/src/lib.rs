@@ -1,7 +1,7 @@
 //! Cluster mirroring (KIP-1279): pulling topics out of another cluster and keeping them as they are.
 //!
-//! The rules are sans-IO (`state`, `alignment`, `existing`, `coordinator`, `gaps`, `lag`, `fetch::plan`,
-//! `sync`); around them stand the drivers that own connections and timers (`link`, `fetch::lane`, `manager`).
+//! The rules are sans-IO (`state`, `alignment`, `existing`, `coordinator`, `gaps`, `lag`, `outage`,
+//! `fetch::plan`, `sync`); around them stand the drivers that own connections and timers (`link`, `fetch::lane`, `manager`).
 //! The crate reaches its own cluster through one trait, `local_cluster`.
 
 pub mod alignment;
@@ -16,6 +16,7 @@ pub mod link;
 pub mod local_cluster;
 pub mod manager;
 pub mod metrics;
+pub mod outage;
 pub mod partition;
 pub mod post;
 pub mod reasons;

@@ -64,5 +64,16 @@ pub const EPOCH_SHOWN_WITHIN_MS: u64 = 5_000;
 /// just started knows no topics yet.
 pub const DELETED_LOOKS_APART_MS: u64 = 5_000;
 
+/// How far apart the beginnings of outages of one thing are said at least.
+pub const SAY_AGAIN_MS: u64 = 10_000;
+
+/// The first and the longest wait before it is said again that an outage goes on.
+pub const SAY_STILL_MS: (u64, u64) = (60_000, 3_600_000);
+
+/// How long news of a mirror's partitions is gathered before it is said.
+pub const NEWS_GATHERED_MS: u64 = 500;
+/// How far apart it is said at least.
+pub const NEWS_APART_MS: u64 = 5_000;
+
 /// How long a lane without partitions keeps its connection.
 pub const IDLE_LANE_MS: u64 = 60_000;

@@ -19,6 +19,7 @@ mod job;
 mod lanes;
 mod look;
 mod mirror;
+mod news;
 mod refresh;
 mod running;
 mod shared;

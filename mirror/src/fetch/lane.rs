@@ -36,6 +36,8 @@ use super::plan::{Dialect, FetchPlan, FetchSizes, Naming, Received};
 use crate::limits;
 use crate::link::{CameUp, Link};
 use crate::local_cluster::LocalCluster;
+use crate::outage::Outage;
+use crate::reasons::Reason;
 use crate::source::{SourceError, connections};
 use response_size::ResponseSize;
 use search::Search;
@@ -50,6 +52,7 @@ struct Lane<C> {
     cluster: C,
     plan: FetchPlan,
     link: Link,
+    outage: Outage,
     response_bytes: ResponseSize,
     /// Partitions of which nothing was appended yet: what failed before may fail again.
     unproven: BTreeSet<TopicIdPartition>,
@@ -91,6 +94,7 @@ pub async fn run<C: LocalCluster>(spec: LaneSpec, cluster: C) {
         cluster,
         plan: FetchPlan::default(),
         link: Link::default(),
+        outage: Outage::default(),
         response_bytes,
         unproven: BTreeSet::new(),
         damaged: BTreeMap::new(),
@@ -256,9 +260,31 @@ impl<C: LocalCluster> Lane<C> {
         (self.spec.report)(LaneReport::LinkBroken);
     }
 
-    fn show_link(&self) {
+    fn show_link(&mut self) {
         self.spec.progress.set_link(self.link.trouble().cloned());
         (self.spec.report)(LaneReport::LinkChanged);
+        self.say_link();
+    }
+
+    /// A source that holds fetches back answers; every other trouble of the link is said when it begins and when it
+    /// is over.
+    fn say_link(&mut self) {
+        let now_ms = self.now_ms();
+        let LaneSpec { mirror, endpoint: source, .. } = &self.spec;
+        match self.link.trouble().filter(|trouble| trouble.reason != Reason::Throttled) {
+            Some(trouble) => {
+                if let Some(for_ms) = self.outage.failed(now_ms) {
+                    let (reason, why) = (trouble.reason.code(), &trouble.message);
+                    let partitions = self.plan.len();
+                    tracing::info!(%mirror, %source, partitions, reason, %why, for_ms, "a source broker is not reached");
+                }
+            }
+            None => {
+                if let Some(lasted_ms) = self.outage.over(now_ms) {
+                    tracing::info!(%mirror, %source, lasted_ms, "a source broker answers again");
+                }
+            }
+        }
     }
 
     /// Fetches over a connection until it breaks, the broker moves or the lane is stopped.

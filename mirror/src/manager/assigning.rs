@@ -82,6 +82,7 @@ impl Mirror {
         let progress = LaneProgress::new(context.shared.clock);
         let (shared, life) = (context.shared.clone(), self.life.clone());
         let spec = LaneSpec {
+            mirror: self.life.mirror.clone(),
             client_id: format!("mirror-fetcher-{}-{}", key.number, self.life.mirror),
             config: self.config.clone(),
             endpoint: endpoint.clone(),

@@ -76,6 +76,9 @@ impl Mirror {
         match identified {
             Ok(looked) => {
                 board.task(&self.life.mirror, TaskName::Metadata, Ok(()));
+                if let Some(lasted_ms) = self.outage.over(context.now_ms) {
+                    tracing::info!(mirror = %self.life.mirror, lasted_ms, "the source's metadata can be had again");
+                }
                 let (bindings, mirror) = (context.image.bindings(), &self.life.mirror);
                 let is_ours = |topic: &str| bindings.of(topic).is_some_and(|bound| bound.mirror == *mirror);
                 board.upstream(mirror, looked.upstream.clusters_of(is_ours));
@@ -92,7 +95,10 @@ impl Mirror {
             }
             Err(error) => {
                 let (reason, message) = (error.reason(), error.to_string());
-                tracing::warn!(mirror = %self.life.mirror, reason = reason.code(), %message, "source metadata");
+                if let Some(for_ms) = self.outage.failed(context.now_ms) {
+                    let (mirror, reason) = (&self.life.mirror, reason.code());
+                    tracing::warn!(%mirror, reason, %message, for_ms, "the source's metadata cannot be had");
+                }
                 board.task(&self.life.mirror, TaskName::Metadata, Err((reason, message.as_str().into())));
                 if let SourceError::ClusterChanged { .. } = error {
                     self.source_is_another(context);
@@ -284,8 +290,19 @@ impl Mirror {
     /// A sync has ended.
     pub(super) fn synced(&mut self, synced: Synced, context: &mut Context<'_>) {
         self.refresh.is_syncing = false;
-        if let Err((reason, message)) = &synced {
-            tracing::warn!(mirror = %self.life.mirror, reason = reason.code(), %message, "topics");
+        let (mirror, now_ms) = (&self.life.mirror, context.now_ms);
+        match &synced {
+            Ok(()) => {
+                if let Some(lasted_ms) = self.sync_outage.over(now_ms) {
+                    tracing::info!(%mirror, lasted_ms, "topics are brought up to date again");
+                }
+            }
+            Err((reason, message)) => {
+                if let Some(for_ms) = self.sync_outage.failed(now_ms) {
+                    let reason = reason.code();
+                    tracing::warn!(%mirror, reason, %message, for_ms, "topics are not brought up to date");
+                }
+            }
         }
         let result = synced.map_err(|(reason, message)| (reason, message.into()));
         context.shared.board.task(&self.life.mirror, TaskName::Topics, result);

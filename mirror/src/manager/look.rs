@@ -3,8 +3,10 @@
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 use tarn_wire::messages::create_partitions_request::CreatePartitionsTopic;
+use tarn_wire::messages::start_mirror_topics_response::MirrorTopicResult;
 use tarn_wire::messages::{CreatePartitionsRequest, StartMirrorTopicsRequest};
 
+use super::news::some_of;
 use crate::local_cluster::{LocalCluster, LocalError};
 use crate::reasons::Reason;
 use crate::source::connections::Connections;
@@ -64,6 +66,12 @@ pub(super) async fn start(mirror: &str, topics: Vec<SourceTopic>, cluster: &impl
     let response = cluster.call(request).await.map_err(unavailable)?;
     if response.error_code != ErrorCode::NONE.0 {
         return Err(refused("to start topics of", mirror, response.error_code, &response.error_message));
+    }
+    let is_begun = |result: &&MirrorTopicResult| result.error_code == ErrorCode::NONE.0;
+    let begun: Vec<&str> = response.topics.iter().filter(is_begun).map(|result| &*result.name).collect();
+    if !begun.is_empty() {
+        let (found, topics) = (begun.len(), some_of(begun));
+        tracing::info!(mirror, found, %topics, "topics that match are new at the source");
     }
     let failed = response.topics.iter().find(|result| result.error_code != ErrorCode::NONE.0);
     match failed {

@@ -15,6 +15,7 @@ use tarn_wire::ErrorCode;
 use super::board::{Board, Written};
 use super::job::{Item, Outcome, Site, Work};
 use super::lanes::Lanes;
+use super::news::{HowLong, News};
 use super::refresh::Refresh;
 use super::shared::{Event, Life, NodeLimits, Shared};
 use super::work;
@@ -28,6 +29,7 @@ use crate::gaps::Gap;
 use crate::limits;
 use crate::local_cluster::{Gate, GateOrder, LocalCluster};
 use crate::metrics::MirrorMetrics;
+use crate::outage::Outage;
 use crate::partition::{Bound, Partition, RetryPolicy, Want};
 use crate::reasons::Reason;
 use crate::source::connections::Connections;
@@ -69,6 +71,11 @@ pub(super) struct Mirror {
     /// Partitions that want to be fetched.
     pub(super) ready: BTreeSet<TopicIdPartition>,
     timers: BTreeSet<(u64, TopicIdPartition)>,
+    pub(super) news: News,
+    /// The source's metadata cannot be had.
+    pub(super) outage: Outage,
+    /// Topics and partitions cannot be brought up to date.
+    pub(super) sync_outage: Outage,
 }
 
 /// A topic with partitions here.
@@ -82,6 +89,15 @@ pub(super) struct BoundTopic {
 pub(super) struct Member {
     pub(super) partition: Partition,
     life: u64,
+    /// The last that the log was told of it.
+    told: Health,
+}
+
+/// How a partition is, as far as the log is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Well,
+    Failed(HowLong),
 }
 
 impl Mirror {
@@ -108,6 +124,9 @@ impl Mirror {
             running: BTreeSet::new(),
             ready: BTreeSet::new(),
             timers: BTreeSet::new(),
+            news: News::default(),
+            outage: Outage::default(),
+            sync_outage: Outage::default(),
         })
     }
 
@@ -124,8 +143,17 @@ impl Mirror {
         let Ok(config) = MirrorConfig::resolve(configs) else { return false };
         self.config = Arc::new(config);
         self.configs = configs.clone();
+        self.say_filters("a mirror has other topics");
         self.refresh.look_now();
         true
+    }
+
+    /// Says what the mirror is of.
+    pub(super) fn say_filters(&self, what: &str) {
+        let filter = |key: &str| self.configs.get(key).map(|value| value.to_string()).unwrap_or_default();
+        let (mirror, source) = (&self.life.mirror, filter("bootstrap.servers"));
+        let (topics, without) = (filter("topics.include"), filter("topics.exclude"));
+        tracing::info!(%mirror, source, topics, without, "{what}");
     }
 
     /// A partition is led here and bound to this mirror.
@@ -145,7 +173,9 @@ impl Mirror {
             Some(member) if member.partition.bound() == bound => return,
             Some(member) => member.partition.rebound(bound),
             None => {
-                self.partitions.insert(partition, Member { partition: Partition::new(bound), life });
+                self.news.joined(context.now_ms, topic);
+                let member = Member { partition: Partition::new(bound), life, told: Health::Well };
+                self.partitions.insert(partition, member);
             }
         }
         self.settle(partition, context);
@@ -212,7 +242,32 @@ impl Mirror {
                 }
             }
         }
+        self.tell(partition, context.now_ms);
         self.show(partition, None, context.shared);
+    }
+
+    /// Tells the log where a partition has failed, or goes on.
+    fn tell(&mut self, at: TopicIdPartition, now_ms: u64) {
+        let (Some(member), Some(topic)) = (self.partitions.get_mut(&at), self.topics.get(&at.topic_id))
+        else {
+            return;
+        };
+        let health = match member.partition.retry_attempt() {
+            0 => Health::Well,
+            1.. => Health::Failed(HowLong::UntilRetried),
+            _ => Health::Failed(HowLong::ForGood),
+        };
+        if std::mem::replace(&mut member.told, health) == health {
+            return;
+        }
+        match (health, member.partition.trouble()) {
+            (Health::Failed(how_long), Some((reason, message))) => {
+                let place = (&*topic.at_source.name, at.partition);
+                self.news.failed(now_ms, place, how_long, (reason, &message));
+            }
+            (Health::Failed(_), None) => {}
+            (Health::Well, _) => self.news.went_on(now_ms),
+        }
     }
 
     /// Writes how a partition stands where others read it.
@@ -242,7 +297,8 @@ impl Mirror {
     /// When something is to be done without anything happening.
     pub(super) fn look_again_ms(&self, context: &Context<'_>) -> u64 {
         let timer_ms = self.timers.first().map_or(u64::MAX, |(at_ms, _)| *at_ms);
-        timer_ms.min(self.refresh.due_ms(context.now_ms)).min(self.lanes.idle_until_ms())
+        let due_ms = self.refresh.due_ms(context.now_ms).min(self.news.due_ms());
+        timer_ms.min(due_ms).min(self.lanes.idle_until_ms())
     }
 
     /// Begins the work that partitions queue for, each kind once at a time.
@@ -404,6 +460,7 @@ impl Mirror {
                         && let Some(member) = self.partitions.get_mut(&partition)
                     {
                         member.partition.goes_on();
+                        self.tell(partition, context.now_ms);
                         self.show(partition, None, context.shared);
                     }
                 }

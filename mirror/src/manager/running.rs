@@ -102,6 +102,7 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
             let crew = Crew { cores: &self.cores, budget: &self.budget, limits: &self.limits };
             mirror.assign(&crew, &mut self.next_number, &mut context);
             mirror.begin_work(&self.cluster, &self.limits, &self.budget, &context);
+            mirror.news.say(now_ms, &mirror.life.mirror);
             mirror.begin_refresh(&self.cluster, &self.limits, &context);
             next_ms = next_ms.min(mirror.look_again_ms(&context));
         }
@@ -134,6 +135,9 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
     fn mirror_changed(&mut self, name: &Arc<str>) -> bool {
         let image = self.image.clone();
         let Some(wanted) = image.mirror(name) else {
+            if self.mirrors.contains_key(name) {
+                tracing::info!(mirror = %name, "a mirror has been deleted");
+            }
             self.drop_mirror(name);
             return false;
         };
@@ -148,6 +152,7 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
         let own_cluster_id = self.cluster.cluster_id();
         match Mirror::new(life, wanted.configs, own_cluster_id, self.shared.clock.now_ms()) {
             Ok(mirror) => {
+                mirror.say_filters("a mirror begins");
                 self.shared.board.begin(name);
                 self.mirrors.insert(name.clone(), mirror);
                 true

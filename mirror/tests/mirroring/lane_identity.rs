@@ -34,6 +34,7 @@ fn nothing_is_fetched_from_a_broker_of_another_cluster() {
         commands.put(LaneCommand::Add(vec![assignment(id)]));
         let told = commands.clone();
         let spec = LaneSpec {
+            mirror: "m".into(),
             client_id: "lane".into(),
             config: Arc::new(MirrorConfig { source_cluster_id: Some("source".into()), ..config(port) }),
             endpoint: Endpoint { host: "127.0.0.1".into(), port },

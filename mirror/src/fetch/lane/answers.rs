@@ -78,7 +78,6 @@ impl<C: LocalCluster> Lane<C> {
             Received::SessionLost(code) => {
                 self.sessions_lost = self.sessions_lost.saturating_add(1);
                 if !is_about_sessions(*code) {
-                    tracing::warn!(source = %self.spec.endpoint, error = code.name(), "the source refuses fetches");
                     self.hold(self.spec.config.fetch_backoff);
                 } else if let Some(again @ 1..) = self.sessions_lost.checked_sub(1) {
                     // A session that is lost may begin anew at once; one that never holds must not be a loop.

@@ -16,6 +16,8 @@ use crate::post::Post;
 
 /// What a lane is made of.
 pub struct LaneSpec {
+    /// The mirror.
+    pub mirror: Arc<str>,
     /// What it calls itself towards the source.
     pub client_id: String,
     /// The mirror's configuration.
