@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use tarn_image::config::mirror::MirrorConfig;
+
 /// The response asked for where nothing is left to fetch: a lane at the tip reserves no more than this.
 pub const TIP_RESPONSE_BYTES: usize = 256 << 10;
 
@@ -44,6 +46,11 @@ pub const EPOCH_LEAP: i32 = 10;
 pub const THROTTLE_MAX: Duration = Duration::from_secs(30);
 /// A source's quota that holds fetches back for less is not shown, in milliseconds.
 pub const THROTTLE_SHOWN_MS: u64 = 1_000;
+
+/// After how long without an answer a source is shown as not reached: two of its waits.
+pub fn silent_after(config: &MirrorConfig) -> Duration {
+    2 * config.fetch_wait_max.max(Duration::from_millis(100))
+}
 
 /// The first and the longest wait before a source broker is tried again.
 pub const RECONNECT_MS: (u64, u64) = (50, 3_000);

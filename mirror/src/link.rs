@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tarn_wire::ErrorCode;
 
 use crate::backoff::Backoff;
-use crate::fetch::progress::LinkTrouble;
+use crate::fetch::progress::{LinkTrouble, Trouble};
 use crate::limits;
 use crate::reasons::Reason;
 use crate::source::SourceError;
@@ -57,19 +57,18 @@ impl Link {
         self.retry_at_ms = now_ms + Backoff::new(limits::RECONNECT_MS).wait_ms(attempts, spread);
         self.trouble = Some(LinkTrouble {
             reason: error.reason(),
-            message: Arc::from(error.to_string()),
+            what: Trouble::Said(Arc::from(error.to_string())),
             since_ms,
             attempts,
         });
     }
 
     /// The broker has been silent for longer than it was asked to wait.
-    pub fn late(&mut self, now_ms: u64, asked_at_ms: u64) {
-        let silent_ms = now_ms.saturating_sub(asked_at_ms);
+    pub fn late(&mut self, asked_at_ms: u64) {
         self.trouble.take_if(|trouble| trouble.reason == Reason::Throttled);
         self.trouble.get_or_insert_with(|| LinkTrouble {
             reason: Reason::SourceUnreachable,
-            message: Arc::from(format!("the source broker has not answered a fetch for {silent_ms} ms")),
+            what: Trouble::Silent,
             since_ms: asked_at_ms,
             attempts: 0,
         });
@@ -79,7 +78,7 @@ impl Link {
     pub fn held_back(&mut self, now_ms: u64, wait_ms: u64) {
         self.trouble.get_or_insert_with(|| LinkTrouble {
             reason: Reason::Throttled,
-            message: Arc::from(format!("the source's quota holds fetches back for {wait_ms} ms")),
+            what: Trouble::Said(Arc::from(format!("the source's quota holds fetches back for {wait_ms} ms"))),
             since_ms: now_ms,
             attempts: 0,
         });
@@ -88,9 +87,10 @@ impl Link {
     /// The broker answers, but refuses what it is asked as a whole.
     pub fn refused(&mut self, now_ms: u64, code: ErrorCode) {
         let since_ms = self.trouble.as_ref().map_or(now_ms, |was| was.since_ms);
+        let refused = format!("the source refuses fetches: {} ({})", code.name(), code.message());
         self.trouble = Some(LinkTrouble {
             reason: Reason::of_refusal(code),
-            message: Arc::from(format!("the source refuses fetches: {} ({})", code.name(), code.message())),
+            what: Trouble::Said(Arc::from(refused)),
             since_ms,
             attempts: 0,
         });
@@ -129,10 +129,15 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_broker_shows_since_when_it_was_asked() {
+    fn a_silent_broker_shows_for_how_long_it_has_been_by_now() {
         let mut link = Link::default();
-        link.late(5000, 4000);
-        assert_eq!(link.trouble().map(|trouble| trouble.since_ms), Some(4000));
+        link.late(4000);
+        let trouble = link.trouble().expect("it is silent");
+        assert_eq!((trouble.since_ms, trouble.reason), (4000, Reason::SourceUnreachable));
+        for (now_ms, silent_ms) in [(5000, "1000 ms"), (64_000, "60000 ms")] {
+            let said = trouble.message_at(now_ms);
+            assert!(said.ends_with(silent_ms), "{said}");
+        }
         assert!(link.answered());
     }
 
@@ -143,7 +148,8 @@ mod tests {
         link.refused(6000, ErrorCode::UNKNOWN_SERVER_ERROR);
         let trouble = link.trouble().expect("it refused");
         assert_eq!((trouble.reason, trouble.since_ms), (Reason::SourceError, 5000));
-        assert!(trouble.message.contains("UNKNOWN_SERVER_ERROR"), "{}", trouble.message);
+        let said = trouble.message_at(6000);
+        assert!(said.contains("UNKNOWN_SERVER_ERROR"), "{said}");
         link.refused(7000, ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
         assert_eq!(link.trouble().map(|trouble| trouble.reason), Some(Reason::SourceAuthorizationFailed));
         assert!(link.answered());
@@ -156,7 +162,7 @@ mod tests {
         link.held_back(1000, 9000);
         let reason = |link: &Link| link.trouble().map(|trouble| trouble.reason);
         assert_eq!(reason(&link), Some(Reason::Throttled));
-        link.late(20_000, 10_000);
+        link.late(10_000);
         assert_eq!(reason(&link), Some(Reason::SourceUnreachable));
         link.held_back(20_000, 9000);
         assert_eq!(reason(&link), Some(Reason::SourceUnreachable));

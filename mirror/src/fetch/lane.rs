@@ -137,7 +137,8 @@ impl<C: LocalCluster> Lane<C> {
             }
             let (endpoint, options) = (self.spec.endpoint.clone(), self.client_options());
             let pinned = self.spec.config.source_cluster_id.clone();
-            match self.obeying(connections::connect(&endpoint, &options, pinned.as_deref())).await {
+            let connecting = connections::connect(&endpoint, &options, pinned.as_deref());
+            match self.awaited_since(self.now_ms(), connecting).await {
                 Some(Ok(client)) => {
                     self.came_up(&client);
                     return Some(client);
@@ -274,7 +275,7 @@ impl<C: LocalCluster> Lane<C> {
         match self.link.trouble().filter(|trouble| trouble.reason != Reason::Throttled) {
             Some(trouble) => {
                 if let Some(for_ms) = self.outage.failed(now_ms) {
-                    let (reason, why) = (trouble.reason.code(), &trouble.message);
+                    let (reason, why) = (trouble.reason.code(), trouble.message_at(now_ms));
                     let partitions = self.plan.len();
                     tracing::info!(%mirror, %source, partitions, reason, %why, for_ms, "a source broker is not reached");
                 }
@@ -387,19 +388,25 @@ impl<C: LocalCluster> Lane<C> {
         }
     }
 
-    /// The answer to a request; `None` where the connection ends instead. A broker that is silent for two
-    /// waits is shown as not reached while its answer is still awaited.
+    /// The answer to a request; `None` where the connection ends instead.
     async fn answer_to(&mut self, asked: &mut Asked) -> Result<Option<FetchResponse>, ClientError> {
-        let patience = 2 * self.spec.config.fetch_wait_max.max(Duration::from_millis(100));
-        let mut late = pin!(sleep(patience));
+        self.awaited_since(asked.at_ms, asked.answer.as_mut()).await.transpose()
+    }
+
+    /// Awaits what the source broker was asked at `asked_at_ms` and obeys commands meanwhile; `None` where one of
+    /// them ends the connection. A broker that is silent for two waits is shown as not reached while its answer is
+    /// still awaited.
+    async fn awaited_since<T>(&mut self, asked_at_ms: u64, answer: impl Future<Output = T>) -> Option<T> {
+        enum Came<T> {
+            Answer(T),
+            Commands,
+            Late,
+        }
+        let patience = limits::silent_after(&self.spec.config);
+        let (mut answer, mut late) = (pin!(answer), pin!(sleep(patience)));
         let mut is_late = false;
         loop {
-            enum Came {
-                Answer(Result<FetchResponse, ClientError>),
-                Commands,
-                Late,
-            }
-            let answer = async { Came::Answer(asked.answer.as_mut().await) };
+            let answer = async { Came::Answer(answer.as_mut().await) };
             let commands = async {
                 self.spec.commands.arrived().await;
                 Came::Commands
@@ -414,16 +421,16 @@ impl<C: LocalCluster> Lane<C> {
                 future::or(answer, future::or(commands, late)).await
             };
             match came {
-                Came::Answer(response) => return response.map(Some),
+                Came::Answer(value) => return Some(value),
                 Came::Commands => self.obey(),
                 Came::Late => {
                     is_late = true;
-                    self.link.late(self.now_ms(), asked.at_ms);
+                    self.link.late(asked_at_ms);
                     self.show_link();
                 }
             }
             if self.ends.is_some() {
-                return Ok(None);
+                return None;
             }
         }
     }

@@ -46,12 +46,34 @@ pub struct LaneProgress {
 pub struct LinkTrouble {
     /// The code.
     pub reason: Reason,
-    /// A sentence.
-    pub message: Arc<str>,
+    /// What is wrong.
+    pub what: Trouble,
     /// Since when.
     pub since_ms: u64,
     /// How often it was tried since.
     pub attempts: u32,
+}
+
+/// What is wrong with a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// A sentence.
+    Said(Arc<str>),
+    /// A question is out, and no answer comes.
+    Silent,
+}
+
+impl LinkTrouble {
+    /// A sentence that is true now.
+    pub fn message_at(&self, now_ms: u64) -> String {
+        match &self.what {
+            Trouble::Said(message) => message.to_string(),
+            Trouble::Silent => {
+                let silent_ms = now_ms.saturating_sub(self.since_ms);
+                format!("the source broker has not answered for {silent_ms} ms")
+            }
+        }
+    }
 }
 
 /// The progress of one partition.

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tarn_record::{Offset, TopicIdPartition};
+use tarn_record::{BrokerId, Offset, TopicIdPartition};
 
 use crate::fetch::progress::{Clock, LaneProgress};
 use crate::reasons::Reason;
@@ -56,8 +57,19 @@ pub(super) struct Written {
     /// Shown where there is no trouble.
     pub(super) notice: Option<(Reason, Arc<str>)>,
     pub(super) is_in_lane: bool,
+    /// The source broker that leads it.
+    pub(super) source: Option<BrokerId>,
     /// It waits for the source's metadata, whatever else is wrong.
     pub(super) waits_for_source: bool,
+}
+
+/// What the source is asked beside records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Question {
+    /// Its metadata.
+    Metadata,
+    /// This broker, about the histories of what it leads.
+    Histories(BrokerId),
 }
 
 /// A task that follows the source.
@@ -79,6 +91,10 @@ pub(super) struct Board {
 struct MirrorBoard {
     partitions: BTreeMap<TopicIdPartition, (Written, Option<Arc<LaneProgress>>)>,
     tasks: BTreeMap<TaskName, Task>,
+    /// Since when questions have been out.
+    asked_at_ms: BTreeMap<Question, u64>,
+    /// After how long without an answer the source is not reached.
+    silent_after_ms: u64,
     /// Why the mirror does not run: its configuration cannot be used.
     unusable: Option<Arc<str>>,
     /// The clusters from which the source has what it is asked for.
@@ -99,9 +115,11 @@ impl Board {
         Board { clock, mirrors: Mutex::default() }
     }
 
-    pub(super) fn begin(&self, mirror: &Arc<str>) {
+    /// A mirror begins, whose source is not reached where it has not answered for so long.
+    pub(super) fn begin(&self, mirror: &Arc<str>, silent_after: Duration) {
         let tasks = [(TaskName::Metadata, Task::default()), (TaskName::Topics, Task::default())];
-        let board = MirrorBoard { tasks: tasks.into(), ..MirrorBoard::default() };
+        let silent_after_ms = u64::try_from(silent_after.as_millis()).unwrap_or(u64::MAX);
+        let board = MirrorBoard { tasks: tasks.into(), silent_after_ms, ..MirrorBoard::default() };
         self.mirrors().insert(mirror.clone(), board);
     }
 
@@ -135,6 +153,21 @@ impl Board {
         }
     }
 
+    /// A question is out from now on.
+    pub(super) fn asked(&self, mirror: &str, question: Question) {
+        let now_ms = self.clock.now_ms();
+        if let Some(board) = self.mirrors().get_mut(mirror) {
+            board.asked_at_ms.insert(question, now_ms);
+        }
+    }
+
+    /// It is answered, or given up.
+    pub(super) fn answered(&self, mirror: &str, question: Question) {
+        if let Some(board) = self.mirrors().get_mut(mirror) {
+            board.asked_at_ms.remove(&question);
+        }
+    }
+
     pub(super) fn task(&self, mirror: &str, name: TaskName, result: Result<(), (Reason, Arc<str>)>) {
         let now_ms = self.clock.now_ms();
         if let Some(task) = self.mirrors().get_mut(mirror).map(|board| board.tasks.entry(name).or_default()) {
@@ -164,7 +197,8 @@ impl Board {
     pub(super) fn standings(&self, mirror: &str, partitions: &[TopicIdPartition]) -> Vec<Option<Standing>> {
         let mirrors = self.mirrors();
         let Some(board) = mirrors.get(mirror) else { return vec![None; partitions.len()] };
-        partitions.iter().map(|partition| board.standing(*partition)).collect()
+        let now_ms = self.clock.now_ms();
+        partitions.iter().map(|partition| board.standing(*partition, now_ms)).collect()
     }
 
     pub(super) fn tasks(&self, mirror: &str) -> Vec<TaskStanding> {
@@ -180,19 +214,26 @@ impl Board {
                 last_success_age_ms: None,
             }];
         }
-        let standing = |(name, task): (&TaskName, &Task)| TaskStanding {
-            name: match name {
-                TaskName::Metadata => "metadata",
-                TaskName::Topics => "topics",
-            },
-            state: match task {
-                Task { trouble: Some(_), .. } => "failing",
-                Task { succeeded_at_ms: Some(_), .. } => "ok",
-                _ => "waiting",
-            },
-            reason: task.trouble.as_ref().map(|(reason, _)| *reason),
-            message: task.trouble.as_ref().map(|(_, message)| message.to_string()),
-            last_success_age_ms: task.succeeded_at_ms.map(|at| now_ms.saturating_sub(at)),
+        let standing = |(name, task): (&TaskName, &Task)| {
+            let silent = || match name {
+                TaskName::Metadata => board.silence(Question::Metadata, now_ms),
+                TaskName::Topics => None,
+            };
+            let trouble = task.trouble.clone().or_else(silent);
+            TaskStanding {
+                name: match name {
+                    TaskName::Metadata => "metadata",
+                    TaskName::Topics => "topics",
+                },
+                state: match (&trouble, task.succeeded_at_ms) {
+                    (Some(_), _) => "failing",
+                    (None, Some(_)) => "ok",
+                    (None, None) => "waiting",
+                },
+                reason: trouble.as_ref().map(|(reason, _)| *reason),
+                message: trouble.map(|(_, message)| message.to_string()),
+                last_success_age_ms: task.succeeded_at_ms.map(|at| now_ms.saturating_sub(at)),
+            }
         };
         board.tasks.iter().map(standing).collect()
     }
@@ -211,9 +252,20 @@ impl Task {
 }
 
 impl MirrorBoard {
+    /// That a question is out for too long.
+    fn silence(&self, question: Question, now_ms: u64) -> Option<(Reason, Arc<str>)> {
+        let silent_ms = now_ms.saturating_sub(*self.asked_at_ms.get(&question)?);
+        let whom = match question {
+            Question::Metadata => "the source",
+            Question::Histories(_) => "the source broker",
+        };
+        let said = || Arc::from(format!("{whom} has not answered for {silent_ms} ms"));
+        (silent_ms >= self.silent_after_ms).then(|| (Reason::SourceUnreachable, said()))
+    }
+
     /// That the source has become another cluster comes first; then a partition's own trouble, its link's,
-    /// that of finding the source at all, and what it has missed.
-    fn standing(&self, partition: TopicIdPartition) -> Option<Standing> {
+    /// that of finding the source at all, that it does not answer, and what it has missed.
+    fn standing(&self, partition: TopicIdPartition, now_ms: u64) -> Option<Standing> {
         if let Some(why) = &self.unusable {
             return Some(Standing {
                 state: MirrorState::Failed,
@@ -231,17 +283,26 @@ impl MirrorBoard {
         let elsewhere = metadata.filter(|task| written.waits_for_source && task.leads_elsewhere());
         let of_the_link = || {
             let trouble = lane.as_ref().filter(|_| written.is_in_lane)?.link()?;
-            Some((trouble.reason, trouble.message))
+            Some((trouble.reason, trouble.message_at(now_ms).into()))
         };
         let of_the_source = || {
             let is_waiting = !written.is_in_lane && written.state != MirrorState::Failed;
             metadata.filter(|_| is_waiting)?.trouble.clone()
+        };
+        let of_its_silence = || {
+            let is_waiting = written.waits_for_source && written.state != MirrorState::Failed;
+            let question = match written.source {
+                Some(broker) => Some(Question::Histories(broker)).filter(|_| !written.is_in_lane),
+                None => Some(Question::Metadata).filter(|_| is_waiting),
+            };
+            self.silence(question?, now_ms)
         };
         let trouble = elsewhere
             .and_then(|task| task.trouble.clone())
             .or_else(|| written.trouble.clone())
             .or_else(of_the_link)
             .or_else(of_the_source)
+            .or_else(of_its_silence)
             .or_else(|| written.notice.clone());
         let (lag, local_high_watermark) =
             lane.as_ref().and_then(|lane| lane.of(partition)).unwrap_or_default();
@@ -261,7 +322,7 @@ impl MirrorBoard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fetch::progress::LinkTrouble;
+    use crate::fetch::progress::{LinkTrouble, Trouble};
     use tarn_record::{PartitionIndex, TopicId};
 
     #[test]
@@ -274,12 +335,13 @@ mod tests {
             trouble: None,
             notice: None,
             is_in_lane: true,
+            source: None,
             waits_for_source: false,
         };
         board.write("m", partition(), mirroring, Some(lane.clone()));
         lane.set_link(Some(LinkTrouble {
             reason: Reason::SourceUnreachable,
-            message: "refused".into(),
+            what: Trouble::Said("refused".into()),
             since_ms: 0,
             attempts: 1,
         }));
@@ -341,9 +403,48 @@ mod tests {
         assert_eq!((failed.state, failed.reason), (MirrorState::Failed, Some(Reason::ConfigInvalid)));
         assert_eq!(failed.message.as_deref(), Some("fetch.max.bytes is no number"));
         assert_eq!((board.tasks("m")[0].name, board.tasks("m")[0].state), ("configuration", "failing"));
-        board.begin(&Arc::from("m"));
+        board.begin(&Arc::from("m"), Duration::from_secs(60));
         assert_eq!(board.standings("m", &[partition()]), [None]);
         assert_eq!(board.tasks("m")[0].state, "waiting");
+    }
+
+    #[test]
+    fn a_partition_that_waits_for_a_silent_source_says_for_how_long_it_has_been_silent_by_now() {
+        let board = Board::new(Clock::start());
+        board.begin(&Arc::from("m"), Duration::from_millis(20));
+        let broker = BrokerId(3);
+        for (waiting, question) in [
+            (waiting(), Question::Metadata),
+            (
+                Written { source: Some(broker), waits_for_source: false, ..waiting() },
+                Question::Histories(broker),
+            ),
+        ] {
+            board.write("m", partition(), waiting, None);
+            board.asked("m", question);
+            assert_eq!(standing(&board).reason, None, "it has just been asked");
+            let first = await_message(&board, None);
+            assert_eq!(standing(&board).reason, Some(Reason::SourceUnreachable));
+            await_message(&board, Some(&first));
+            let task = &board.tasks("m")[0];
+            let is_failing = question == Question::Metadata;
+            assert_eq!(
+                (task.state, task.reason.is_some()),
+                (if is_failing { "failing" } else { "waiting" }, is_failing)
+            );
+            board.answered("m", question);
+            assert_eq!(standing(&board).reason, None);
+        }
+    }
+
+    /// What is said, once that is another thing than before.
+    fn await_message(board: &Board, before: Option<&String>) -> String {
+        loop {
+            if let Some(said) = standing(board).message.filter(|said| before != Some(said)) {
+                return said;
+            }
+            std::thread::yield_now();
+        }
     }
 
     #[test]
@@ -359,13 +460,14 @@ mod tests {
             trouble: None,
             notice: None,
             is_in_lane: false,
+            source: None,
             waits_for_source: true,
         }
     }
 
     fn board() -> Board {
         let board = Board::new(Clock::start());
-        board.begin(&Arc::from("m"));
+        board.begin(&Arc::from("m"), Duration::from_secs(60));
         board
     }
 

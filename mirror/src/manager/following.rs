@@ -8,7 +8,7 @@ use tarn_runtime::{Queue, spawn};
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
-use super::board::TaskName;
+use super::board::{Question, TaskName};
 use super::look::{Looked, Synced, create_partitions, look, start};
 use super::mirror::{Context, Mirror};
 use super::shared::{Event, NodeLimits};
@@ -37,6 +37,7 @@ impl Mirror {
             return;
         }
         self.refresh.begin(now_ms, limits.refresh_ms);
+        context.shared.board.asked(&self.life.mirror, Question::Metadata);
         let is_home = is_home(&self.life.mirror, context.image, cluster.broker_id());
         let topics = self.topics_to_ask(is_home, context.image);
         let known: Vec<Endpoint> = self.brokers.values().cloned().collect();
@@ -73,6 +74,7 @@ impl Mirror {
             Ok(looked)
         });
         let board = &context.shared.board;
+        board.answered(&self.life.mirror, Question::Metadata);
         match identified {
             Ok(looked) => {
                 board.task(&self.life.mirror, TaskName::Metadata, Ok(()));

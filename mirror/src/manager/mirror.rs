@@ -12,7 +12,7 @@ use tarn_runtime::{Queue, spawn};
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
-use super::board::{Board, Written};
+use super::board::{Board, Question, Written};
 use super::job::{Item, Outcome, Site, Work};
 use super::lanes::Lanes;
 use super::news::{HowLong, News};
@@ -279,6 +279,7 @@ impl Mirror {
             trouble: known.trouble(),
             notice: known.notice(),
             is_in_lane: known.is_in_lane(),
+            source: known.source().map(|leader| leader.broker),
             waits_for_source: known.waits_for_source(),
         };
         shared.board.write(&self.life.mirror, partition, written, lane);
@@ -317,6 +318,9 @@ impl Mirror {
                 continue;
             }
             self.running.insert(work);
+            if let Some(broker) = work.broker() {
+                context.shared.board.asked(&self.life.mirror, Question::Histories(broker));
+            }
             let (life, shared, cluster) = (self.life.clone(), context.shared.clone(), cluster.clone());
             let site = Site {
                 mirror: life.mirror.clone(),
@@ -374,6 +378,9 @@ impl Mirror {
         context: &mut Context<'_>,
     ) {
         self.running.remove(&work);
+        if let Some(broker) = work.broker() {
+            context.shared.board.answered(&self.life.mirror, Question::Histories(broker));
+        }
         for (partition, life, outcome) in outcomes {
             if self.partitions.get(&partition).is_none_or(|member| member.life != life) {
                 continue;

@@ -18,6 +18,7 @@ use super::cores::MirrorCores;
 use super::mirror::{Context, Mirror};
 use super::shared::{Event, Life, NodeLimits, Shared};
 use crate::fetch::budget::FetchBudget;
+use crate::limits;
 use crate::local_cluster::LocalCluster;
 use crate::partition::Bound;
 
@@ -153,7 +154,7 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
         match Mirror::new(life, wanted.configs, own_cluster_id, self.shared.clock.now_ms()) {
             Ok(mirror) => {
                 mirror.say_filters("a mirror begins");
-                self.shared.board.begin(name);
+                self.shared.board.begin(name, limits::silent_after(&mirror.config));
                 self.mirrors.insert(name.clone(), mirror);
                 true
             }

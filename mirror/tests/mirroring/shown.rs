@@ -115,3 +115,40 @@ fn a_source_that_holds_fetches_back_by_its_quota_says_nothing_new_of_its_partiti
     eventually(|| caught_up(&source, &cluster, "orders", 1));
     eventually(|| mirror.standing(&cluster, "orders", 0).is_some_and(|now| now.reason.is_none()));
 }
+
+#[test]
+fn a_source_that_is_silent_is_shown_as_such_whatever_it_was_asked_and_for_how_long_by_now() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 0);
+    produce(&source, "orders", 0, 3);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    for is_restarted in [false, true] {
+        source.state().is_silent = false;
+        let mirror = Mirroring::begin(&cluster);
+        eventually(|| caught_up(&source, &cluster, "orders", 1));
+        eventually(|| {
+            mirror.standing(&cluster, "orders", 0).is_some_and(|now| now.state == MirrorState::Mirroring)
+        });
+        source.state().is_silent = true;
+        let mirror = match is_restarted {
+            false => mirror,
+            true => {
+                drop(mirror);
+                Mirroring::begin(&cluster)
+            }
+        };
+        let silent = |now: &Standing| now.reason == Some(Reason::SourceUnreachable);
+        let first = eventually_some(|| mirror.standing(&cluster, "orders", 0).filter(silent));
+        let state = if is_restarted { MirrorState::LogAlignment } else { MirrorState::Mirroring };
+        assert_eq!(first.state, state);
+        assert!(
+            first.message.as_ref().is_some_and(|said| said.contains("has not answered for")),
+            "{first:?}"
+        );
+        let later = |now: &Standing| silent(now) && now.message != first.message;
+        eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(later));
+        source.state().is_silent = false;
+        eventually(|| mirror.standing(&cluster, "orders", 0).is_some_and(|now| now.reason.is_none()));
+    }
+}

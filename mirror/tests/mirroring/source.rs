@@ -43,6 +43,8 @@ pub(crate) struct State {
     pub(crate) throttle_ms: i32,
     /// How often it was held back so.
     pub(crate) throttled: usize,
+    /// Answers nothing at all for as long.
+    pub(crate) is_silent: bool,
     /// Damages the next answer that has records.
     pub(crate) damage_next: bool,
 }
@@ -408,6 +410,9 @@ impl Service for Source {
         mut request: InboundRequest,
     ) -> futures_util::future::LocalBoxFuture<'static, Outcome> {
         Box::pin(async move {
+            while self.state().is_silent {
+                sleep(Duration::from_millis(2)).await;
+            }
             let (key, version) = (request.header.api_key, request.header.api_version);
             let id = request.header.correlation_id;
             let body = &mut request.body;
