@@ -12,6 +12,7 @@ pub mod offsets;
 pub mod upstream;
 
 use tarn_image::config::mirror::{MirrorConfig, Patterns};
+use tarn_image::mirrors::is_never_mirrored;
 use tarn_record::TopicId;
 use tarn_transport::ClientError;
 use tarn_wire::messages::start_mirror_topics_request::{MirrorTopicConfig, StartMirrorTopic};
@@ -133,17 +134,33 @@ pub async fn cluster_id(config: &MirrorConfig, own_cluster_id: &str) -> Result<S
     identify(config, &metadata, own_cluster_id)
 }
 
+/// True for text that can only be meant as a topic's name, though it is a regular expression too: all of it may stand
+/// in a name.
+pub fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// What names and patterns of topics mean at the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// The topics.
+    pub topics: Vec<SourceTopic>,
+    /// Names that no topic has which may be mirrored.
+    pub missing: Vec<String>,
+}
+
 /// The topics of the source that `include` matches and neither `exclude` nor the mirror's own
-/// `topics.exclude` does. Patterns match whole names; topics that begin with `__` are never mirrored.
+/// `topics.exclude` does. Patterns match whole names; topics that begin with `__` are never mirrored. `include` was
+/// read from `texts`, whose plain names must be there.
 ///
 /// # Errors
 /// Why they are not known.
 pub async fn resolve(
     config: &MirrorConfig,
-    include: &Patterns,
+    (texts, include): (&[&str], &Patterns),
     exclude: &Patterns,
     own_cluster_id: &str,
-) -> Result<Vec<SourceTopic>, SourceError> {
+) -> Result<Resolved, SourceError> {
     let connections = Connections::new(config, "mirror-resolve".to_owned());
     let client = connections.any(&[]).await?;
     let metadata = metadata::ask(&client, Topics::All).await?;
@@ -167,7 +184,14 @@ pub async fn resolve(
         configs: configs.remove(&**name).unwrap_or_default(),
         loop_of: upstream.loop_of(name, own_cluster_id),
     };
-    Ok(wanted.into_iter().map(topic).collect())
+    let is_there = |name: &str| {
+        let there = metadata.topics.get(name);
+        there.is_some_and(|topic| topic.error != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+            && !is_never_mirrored(name)
+    };
+    let missing = texts.iter().filter(|text| is_name(text) && !is_there(text));
+    let missing = missing.map(|name| (*name).to_owned()).collect();
+    Ok(Resolved { topics: wanted.into_iter().map(topic).collect(), missing })
 }
 
 /// Whether the source is the one it should be.

@@ -21,7 +21,7 @@ use tarn_image::config::server::MirrorNodeConfig;
 use tarn_mirror::coordinator::coordinator_partition;
 use tarn_mirror::manager::{CoreTask, Manager, ManagerHandle, MirrorCores, Standing};
 use tarn_mirror::reasons::Reason;
-use tarn_mirror::source::{SourceError, cluster_id, resolve};
+use tarn_mirror::source::{Resolved, SourceError, cluster_id, resolve};
 use tarn_mirror::state::MirrorState;
 use tarn_record::{PartitionIndex, TopicIdPartition, ValidBatch};
 use tarn_runtime::{CoreHandle, CoreSpec, Queue, sleep, spawn, spawn_core};
@@ -611,11 +611,13 @@ fn handlers_learn_which_topics_the_source_has_and_why_not() {
     let asked = on_a_core(move || async move {
         let config = config(port);
         let patterns = |pattern| Patterns::parse([pattern]).expect("it is one");
-        let topics = resolve(&config, &patterns(".*"), &patterns(".*-tmp"), "us").await;
+        let asked = [".*", "orders", "a.b", "__internal", "later.*"];
+        let topics = resolve(&config, (&asked, &patterns(".*")), &patterns(".*-tmp"), "us").await;
         (topics, cluster_id(&config, "us").await, cluster_id(&config, "source").await)
     });
     let (topics, id, ourselves) = asked;
-    let topics = topics.expect("the source answers");
+    let Resolved { topics, missing } = topics.expect("the source answers");
+    assert_eq!(missing, ["a.b", "__internal"], "a pattern may match later");
     let found: Vec<_> = topics.iter().map(|topic| (topic.name.as_str(), topic.partitions)).collect();
     assert_eq!(found, [("orders", 3)]);
     assert_eq!(topics[0].configs, [("retention.ms".to_owned(), "77000".to_owned())]);

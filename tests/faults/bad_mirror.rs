@@ -3,10 +3,16 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
+use std::time::Duration;
 use tarn_tests::kafka::{CLUSTER_ID, KafkaNode, NodeOptions};
 use tarn_tests::ports::{free_port, local};
 use tarn_tests::tarn::{Tarn, TarnOptions};
+use tarn_tests::tools::tool;
+use tarn_tests::waiting::until;
 
+/// How long what is saved takes to be said, and a source that is back to be found.
+const SAVED: Duration = Duration::from_secs(30);
+const BACK: Duration = Duration::from_secs(120);
 /// The exit code of what failed, and may go well another time.
 const FAILED: i32 = 1;
 /// The exit code where something else must be done first.
@@ -93,13 +99,34 @@ fn topics_that_are_not_there_and_bad_patterns_are_errors() {
     let source = KafkaNode::start(&NodeOptions::default());
     let tarn = Tarn::start(&TarnOptions::default());
     tarn.create_mirror("m", &[("bootstrap.servers", &source.bootstrap())]).ok();
-    for (topics, code) in
-        [("a(b", FAILED), ("no.such.topic", PRECONDITION), ("__consumer_offsets", PRECONDITION)]
-    {
+    for (topics, code) in [("a(b", FAILED), ("no.such.topic", FAILED), ("__consumer_offsets", FAILED)] {
         let said = tarn.mirror("start", &["--mirror", "m", "--topics", topics]).failed_with(code);
         assert!(said.contains(topics), "{said}");
     }
     assert_eq!(tarn.describe_mirror("m"), []);
+    // What is saved is said in the log.
+    let said = tarn.mirror("start", &["--mirror", "m", "--topics", "later.*"]).ok();
+    assert!(said.contains("No matching topics found yet. Patterns saved to mirror m"), "{said}");
+    until("the pattern to be saved", SAVED, || tarn.output().contains("later.*"));
+    let log = tarn.output();
+    assert!(!log.contains("no.such.topic") && !log.contains("__consumer_offsets"), "{log}");
+    assert_eq!(tarn.describe_mirror("m"), []);
+}
+
+#[test]
+fn topics_of_a_source_that_is_away_are_saved_and_mirrored_once_it_is_back() {
+    let mut source = KafkaNode::start(&NodeOptions::default());
+    let create = ["--bootstrap-server", &source.bootstrap(), "--create", "--topic", "t"];
+    tool("TopicCommand", &create).ok();
+    let tarn = Tarn::start(&TarnOptions::default());
+    tarn.create_mirror("m", &[("bootstrap.servers", &source.bootstrap())]).ok();
+    source.stop();
+    let said = tarn.mirror("start", &["--mirror", "m", "--topics", "t"]).ok();
+    assert!(said.contains("saved") && said.contains("could not be looked up"), "{said}");
+    source.start_again();
+    until("the topic to be mirrored", BACK, || {
+        tarn.describe_mirror("m").first().is_some_and(|partition| partition.state == "MIRRORING")
+    });
 }
 
 /// Listens, and answers whatever comes with the same bytes, then closes.

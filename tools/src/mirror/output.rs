@@ -60,6 +60,17 @@ pub(super) fn started(
     }
 }
 
+/// What `start` was given is kept, and nothing has begun, because of `why`.
+pub(super) fn saved(out: &mut impl Write, mirror: &str, why: &str, style: Style) -> Result<(), Failure> {
+    match style {
+        Style::Json => print_json(out, &json!({ "mirror": mirror, "started": [], "note": why })),
+        _ => Ok(writeln!(
+            out,
+            "Patterns saved to mirror {mirror} for auto-discovery: {why}. Topics that match are mirrored once they are found."
+        )?),
+    }
+}
+
 pub(super) fn listed(out: &mut impl Write, mirrors: &[Listed], style: Style) -> Result<(), Failure> {
     if style == Style::Json {
         return print_json(out, &mirrors);

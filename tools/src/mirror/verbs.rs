@@ -2,6 +2,7 @@
 
 use std::io::{Write, stdout};
 
+use tarn_mirror::source::is_name;
 use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig;
 use tarn_wire::messages::{
     CreateClusterMirrorRequest, ListClusterMirrorsRequest, StartMirrorTopicsRequest,
@@ -54,6 +55,13 @@ pub(super) async fn start(arguments: StartArguments, style: Style) -> Result<(),
     let cluster = Cluster::connect(&arguments.named.connect).await?;
     let answer = while_waiting("finding the topics at the source", cluster.call_mirror_api(&request)).await?;
     refusal::check(answer.error_code, answer.error_message.as_deref())?;
+    if let Some(note) = answer.error_message.as_deref().filter(|note| !note.is_empty()) {
+        output::saved(&mut stdout().lock(), name, note, style)?;
+        return match arguments.wait {
+            true => Err(Failure::Failed(format!("there is nothing to wait for: {note}"))),
+            false => Ok(()),
+        };
+    }
     let started = started(&answer);
     let only_patterns = !arguments.topics.iter().any(|asked| is_name(asked.trim()));
     if !started.is_empty() || only_patterns {
@@ -103,16 +111,10 @@ fn all_started(asked: &[String], answer: &StartMirrorTopicsResponse) -> Result<(
     match missing.is_empty() {
         true => Ok(()),
         false => Err(Failure::Precondition(format!(
-            "no topic to mirror is named {} at the source: one that gets the name later is mirrored then; internal \
-             topics never are",
+            "{} is excluded from the mirror by its topics.exclude",
             missing.join(", ")
         ))),
     }
-}
-
-/// True for text that can only be meant as a topic's name.
-fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
 /// Lists the mirrors.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use tarn_image::config::mirror::{self, MirrorConfig, Patterns};
 use tarn_mirror::reasons::Reason;
-use tarn_mirror::source::{self, SourceTopic};
+use tarn_mirror::source::{self, Resolved, SourceTopic};
 use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig as GivenConfig;
 use tarn_wire::messages::list_cluster_mirrors_response::ListedMirror;
 use tarn_wire::messages::start_mirror_topics_response::MirrorTopicResult;
@@ -65,9 +65,11 @@ fn refuse_create(error: ErrorCode, message: String) -> CreateClusterMirrorRespon
 /// controller decide.
 pub async fn start(core: &Rc<Core>, mut request: StartMirrorTopicsRequest) -> StartMirrorTopicsResponse {
     let mut refused = Vec::new();
+    let mut note = None;
     if request.topics.is_empty() {
         match resolve(core, &request).await {
-            Ok(found) => {
+            Ok(Found::NotNow(why)) => note = Some(why),
+            Ok(Found::Topics(found)) => {
                 let (back, topics): (Vec<_>, Vec<_>) =
                     found.into_iter().partition(|topic| topic.loop_of.is_some());
                 request.topics = topics.iter().map(SourceTopic::to_start).collect();
@@ -80,16 +82,26 @@ pub async fn start(core: &Rc<Core>, mut request: StartMirrorTopicsRequest) -> St
     match core.decided(core.node().controller().start_mirror_topics(request)).await {
         Ok(mut response) => {
             response.topics.extend(refused);
+            if response.error_code == ErrorCode::NONE.0 {
+                response.error_message = response.error_message.or(note.map(Str::from));
+            }
             response
         }
         Err(error) => refuse_start(ErrorCode::COORDINATOR_NOT_AVAILABLE, error.to_string()),
     }
 }
 
+/// What the names and patterns of a request mean at the source.
+enum Found {
+    Topics(Vec<SourceTopic>),
+    /// The source cannot be reached, and why: they are kept, and looked up once it is.
+    NotNow(String),
+}
+
 async fn resolve(
     core: &Rc<Core>,
     request: &StartMirrorTopicsRequest,
-) -> Result<Vec<SourceTopic>, StartMirrorTopicsResponse> {
+) -> Result<Found, StartMirrorTopicsResponse> {
     let view = core.view();
     let Some(mirror) = view.image().mirror(&request.mirror_name) else {
         let message = format!("there is no mirror {}", &*request.mirror_name);
@@ -102,8 +114,21 @@ async fn resolve(
             .map_err(|error| refuse_start(ErrorCode::INVALID_REQUEST, error.to_string()))
     };
     let (include, exclude) = (parse(&request.include_patterns)?, parse(&request.exclude_patterns)?);
-    let found = source::resolve(&config, &include, &exclude, core.node().cluster_id()).await;
-    found.map_err(|error| refuse_start(error.code(), format!("{}: {error}", error.reason())))
+    let texts: Vec<&str> = request.include_patterns.iter().map(|text| &**text).collect();
+    match source::resolve(&config, (&texts, &include), &exclude, core.node().cluster_id()).await {
+        Ok(Resolved { topics, missing }) if missing.is_empty() => Ok(Found::Topics(topics)),
+        Ok(Resolved { missing, .. }) => {
+            let missing = missing.join(", ");
+            let why = format!(
+                "the source has no topic {missing} to mirror, so nothing was begun or saved; internal topics never are"
+            );
+            Err(refuse_start(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, why))
+        }
+        Err(error) if error.reason() == Reason::SourceUnreachable => {
+            Ok(Found::NotNow(format!("the topics could not be looked up: {error}")))
+        }
+        Err(error) => Err(refuse_start(error.code(), format!("{}: {error}", error.reason()))),
+    }
 }
 
 fn refuse_loop(topic: &SourceTopic) -> MirrorTopicResult {
