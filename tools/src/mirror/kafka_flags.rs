@@ -60,7 +60,7 @@ pub(crate) struct KafkaArguments {
     /// Names or regular expressions of topics to leave out; with --start
     #[arg(long, value_name = "CSV", value_delimiter = ',')]
     exclude: Vec<String>,
-    /// Print JSON; with --list and --describe
+    /// Print JSON; with --describe
     #[arg(long)]
     json: bool,
     /// Only partitions that have failed; with --describe
@@ -70,6 +70,7 @@ pub(crate) struct KafkaArguments {
 
 /// Does what was asked, in the manner of Kafka's tools.
 pub(crate) fn run_as_kafka_does(arguments: KafkaArguments) -> Result<(), Failure> {
+    arguments.check_options()?;
     if let Some(verb) = arguments.verb_not_served() {
         return Err(later(verb));
     }
@@ -96,11 +97,53 @@ impl KafkaArguments {
         verbs.into_iter().find_map(|(asked, verb)| asked.then_some(verb))
     }
 
+    /// The action that was asked for.
+    fn action(&self) -> &'static str {
+        let actions = [
+            (self.create, "create"),
+            (self.start, "start"),
+            (self.stop, "stop"),
+            (self.pause, "pause"),
+            (self.resume, "resume"),
+            (self.recover, "recover"),
+            (self.delete, "delete"),
+            (self.list, "list"),
+        ];
+        actions.into_iter().find_map(|(asked, action)| asked.then_some(action)).unwrap_or("describe")
+    }
+
+    /// Fails where an option was given that means nothing to the action, in the words of Kafka's tools.
+    fn check_options(&self) -> Result<(), Failure> {
+        let given = [
+            ("mirror", self.mirror.is_some()),
+            ("mirror-config", self.mirror_config.is_some()),
+            ("topics", !self.topics.is_empty()),
+            ("exclude", !self.exclude.is_empty()),
+            ("json", self.json),
+            ("failed", self.failed),
+        ];
+        let action = self.action();
+        let taken: &[&str] = match action {
+            "create" => &["mirror", "mirror-config"],
+            "start" => &["mirror", "topics", "exclude"],
+            "stop" | "pause" | "resume" | "recover" => &["mirror", "topics"],
+            "delete" => &["mirror"],
+            "list" => &[],
+            _ => &["mirror", "json", "failed"],
+        };
+        match given.iter().find(|(option, is_given)| *is_given && !taken.contains(option)) {
+            None => Ok(()),
+            Some((option, _)) => Err(Failure::Failed(format!(
+                "Option \"[{option}]\" can't be used with option \"[{action}]\""
+            ))),
+        }
+    }
+
     async fn act(self) -> Result<(), Failure> {
         let style = if self.json { Style::Json } else { Style::Proposal };
         let KafkaArguments { connect, mirror, mirror_config, topics, exclude, json, failed, .. } = self;
         if self.list {
-            return verbs::list(ListArguments { connect, json }, style).await;
+            return verbs::list(ListArguments { connect, json: false }, style).await;
         }
         if self.describe {
             return verbs::describe(DescribeArguments { connect, mirror, failed, json }, style).await;
@@ -114,6 +157,49 @@ impl KafkaArguments {
                 let start = StartArguments { named, topics, exclude, wait: false, timeout: None, json };
                 verbs::start(start, style).await
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: KafkaArguments,
+    }
+
+    #[test]
+    fn an_option_that_does_not_fit_the_action_is_refused_in_the_words_of_kafkas_tools() {
+        let refused = |line: &str| {
+            let words = ["tool", "--bootstrap-server", "localhost:9092"].into_iter().chain(line.split(' '));
+            let arguments = Line::parse_from(words).arguments;
+            arguments.check_options().err().map(|failure| (failure.exit_code(), failure.to_string()))
+        };
+        for fits in [
+            "--create --mirror m --mirror-config f",
+            "--start --mirror m --topics t --exclude x",
+            "--stop --mirror m --topics t",
+            "--recover --mirror m --topics t",
+            "--delete --mirror m",
+            "--list",
+            "--describe --mirror m --json --failed",
+        ] {
+            assert_eq!(refused(fits), None, "{fits}");
+        }
+        for (line, option, action) in [
+            ("--stop --mirror m --topics t --exclude x", "exclude", "stop"),
+            ("--list --json", "json", "list"),
+            ("--list --mirror m", "mirror", "list"),
+            ("--start --mirror m --topics t --failed", "failed", "start"),
+            ("--create --mirror m --mirror-config f --topics t", "topics", "create"),
+            ("--describe --mirror-config f", "mirror-config", "describe"),
+        ] {
+            let said = format!("Option \"[{option}]\" can't be used with option \"[{action}]\"");
+            assert_eq!(refused(line), Some((1, said)), "{line}");
         }
     }
 }
