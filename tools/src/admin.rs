@@ -4,7 +4,7 @@
 //! Commands are blocking programs; [`on_core`] runs one as a future on a core of its own.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -60,6 +60,21 @@ pub(crate) enum End {
     Earliest,
     /// The offset that the next record gets, as far as consumers may see.
     Latest,
+}
+
+/// Ends of partitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// Those that are known.
+    pub(crate) known: BTreeMap<i32, i64>,
+    /// The partitions whose broker cannot open their log.
+    pub(crate) offline: BTreeSet<i32>,
+}
+
+/// That logs of a topic cannot be read now.
+pub(crate) fn offline_log(topic: &str, partitions: impl IntoIterator<Item = i32>) -> Failure {
+    let named: Vec<String> = partitions.into_iter().map(|one| format!("{topic}-{one}")).collect();
+    Failure::Failed(format!("{} cannot be read: the broker could not open the log", named.join(", ")))
 }
 
 /// A cluster that is connected to.
@@ -208,7 +223,8 @@ impl Cluster {
         Ok(metadata)
     }
 
-    /// The end of each of these partitions of one topic. Waits for leaders that are not there yet.
+    /// The end of each of these partitions of one topic. Waits for leaders that are not there yet, and for logs
+    /// that their brokers cannot open.
     pub(crate) async fn ends(
         self: &Rc<Self>,
         topic: &str,
@@ -216,18 +232,33 @@ impl Cluster {
         end: End,
     ) -> Result<BTreeMap<i32, i64>, Failure> {
         let deadline = Instant::now() + PATIENCE;
-        let mut found = BTreeMap::new();
         loop {
-            let missing: Vec<i32> =
-                partitions.iter().copied().filter(|partition| !found.contains_key(partition)).collect();
-            if missing.is_empty() {
-                return Ok(found);
+            let found = self.ends_of_open(topic, partitions, end, deadline).await?;
+            match found.offline.first() {
+                None => return Ok(found.known),
+                Some(offline) if Instant::now() >= deadline => return Err(offline_log(topic, [*offline])),
+                Some(_) => sleep(PAUSE).await,
             }
+        }
+    }
+
+    /// The same, without waiting for logs that their brokers cannot open.
+    pub(crate) async fn ends_of_open(
+        &self,
+        topic: &str,
+        partitions: &[i32],
+        end: End,
+        deadline: Instant,
+    ) -> Result<Ends, Failure> {
+        let mut found = Ends::default();
+        loop {
+            let is_missing = |one: &i32| !found.known.contains_key(one) && !found.offline.contains(one);
+            let missing: Vec<i32> = partitions.iter().copied().filter(is_missing).collect();
+            let Some(first) = missing.first() else { return Ok(found) };
             match self.ask_ends(topic, &missing, end, &mut found).await {
-                Ok(()) if found.len() == partitions.len() => return Ok(found),
+                Ok(()) if found.known.len() + found.offline.len() == partitions.len() => return Ok(found),
                 Ok(()) if Instant::now() >= deadline => {
-                    let missing = missing[0];
-                    return Err(Failure::Failed(format!("{topic}-{missing} has no leader")));
+                    return Err(Failure::Failed(format!("{topic}-{first} has no leader")));
                 }
                 Err(failure) if Instant::now() >= deadline => return Err(failure),
                 Ok(()) | Err(_) => sleep(PAUSE).await,
@@ -240,7 +271,7 @@ impl Cluster {
         name: &str,
         partitions: &[i32],
         end: End,
-        found: &mut BTreeMap<i32, i64>,
+        found: &mut Ends,
     ) -> Result<(), Failure> {
         let Some(topic) = self.topic(name).await? else { return Ok(()) };
         for (leader, partitions) in by_leader(&topic, partitions) {
@@ -259,8 +290,9 @@ impl Cluster {
             for partition in answer.topics.iter().flat_map(|topic| &topic.partitions) {
                 match ErrorCode(partition.error_code) {
                     ErrorCode::NONE => {
-                        found.insert(partition.partition_index, partition.offset);
+                        found.known.insert(partition.partition_index, partition.offset);
                     }
+                    ErrorCode::KAFKA_STORAGE_ERROR => drop(found.offline.insert(partition.partition_index)),
                     code if code.is_retriable() => {}
                     code => return Err(Failure::answered(code, None)),
                 }

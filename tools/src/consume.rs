@@ -1,14 +1,15 @@
 //! `tarn consume`: prints the records of a topic, without a group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufWriter, StdoutLock, Write, stdout};
 use std::rc::Rc;
 use std::str::FromStr;
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use tarn_record::{RecordView, ValidBatch};
 
-use crate::admin::{Cluster, End, Topic, on_core};
+use crate::admin::{Cluster, End, PATIENCE, Topic, offline_log, on_core};
 use crate::connect::ConnectArguments;
 use crate::failure::Failure;
 use crate::fetch::Reader;
@@ -88,6 +89,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
 async fn consume(arguments: Arguments) -> Result<(), Failure> {
     let cluster = Rc::new(Cluster::connect(&arguments.connect).await?);
     let (topic, partitions) = find(&cluster, &arguments).await?;
+    let mut offline = BTreeSet::new();
+    let mut open = partitions.clone();
+    if arguments.until_end {
+        let deadline = Instant::now() + PATIENCE;
+        offline = cluster.ends_of_open(&topic.name, &partitions, End::Latest, deadline).await?.offline;
+        open.retain(|partition| !offline.contains(partition));
+    }
+    let partitions = open;
     let starts = starts(&cluster, &arguments, &partitions).await?;
     let ends = match (arguments.until_end, arguments.offset) {
         (false, None | Some(Start::Earliest | Start::Latest)) => None,
@@ -97,6 +106,7 @@ async fn consume(arguments: Arguments) -> Result<(), Failure> {
     beyond.iter().for_each(|line| eprintln!("tarn: {line}"));
     let ends = ends.filter(|_| arguments.until_end);
     let mut printer = Printer::new(&arguments, starts.clone());
+    let name = topic.name.clone();
     let mut reader = Reader::new(cluster, topic, starts);
     while !printer.is_full() {
         if let Some(ends) = &ends {
@@ -110,8 +120,14 @@ async fn consume(arguments: Arguments) -> Result<(), Failure> {
             batches.iter().try_for_each(|batch| printer.batch(partition, batch, end))?;
         }
         printer.out.flush()?;
+        if arguments.until_end {
+            offline.extend(reader.leave_offline());
+        }
     }
     printer.out.flush()?;
+    if !offline.is_empty() {
+        return Err(offline_log(&name, offline));
+    }
     match (arguments.until_end, beyond.first()) {
         (true, Some(_)) => Err(Failure::Failed(format!(
             "{} of {} partitions end before the offset to begin with",

@@ -3,7 +3,7 @@
 //! A [`Reader`] goes through some partitions of one topic; leaders that move are found again. Each fetch
 //! is whole: the tools keep no fetch sessions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,8 @@ pub(crate) struct Reader {
     cluster: Rc<Cluster>,
     topic: Topic,
     positions: BTreeMap<i32, i64>,
+    /// Partitions whose broker could not open their log when it was last asked.
+    offline: BTreeSet<i32>,
     /// Since when no broker has answered.
     silent_since: Option<Instant>,
 }
@@ -48,12 +50,14 @@ pub(crate) enum Fetched {
     OutOfRange,
     /// The leader is another broker by now, or cannot be reached.
     NotHere,
+    /// The leader could not open the log.
+    Offline,
 }
 
 impl Reader {
     /// Begins at these offsets.
     pub(crate) fn new(cluster: Rc<Cluster>, topic: Topic, positions: BTreeMap<i32, i64>) -> Reader {
-        Reader { cluster, topic, positions, silent_since: None }
+        Reader { cluster, topic, positions, offline: BTreeSet::new(), silent_since: None }
     }
 
     /// Where each partition is read next. Those that are removed are read no more.
@@ -61,11 +65,18 @@ impl Reader {
         &mut self.positions
     }
 
+    /// Reads those partitions no more whose broker could not open their log when it was last asked. Which these are.
+    pub(crate) fn leave_offline(&mut self) -> BTreeSet<i32> {
+        self.positions.retain(|partition, _| !self.offline.contains(partition));
+        std::mem::take(&mut self.offline)
+    }
+
     /// Asks every leader once and moves the positions on. A position outside the log goes to its nearer
     /// end, which is said.
     pub(crate) async fn next(&mut self) -> Result<Vec<(i32, Vec<ValidBatch>)>, Failure> {
         let mut found = Vec::new();
         let mut all_here = true;
+        self.offline.clear();
         for (partition, fetched) in self.ask_leaders().await? {
             match fetched {
                 Fetched::Batches(batches) => {
@@ -76,6 +87,10 @@ impl Reader {
                 }
                 Fetched::OutOfRange => self.return_to_log(partition).await?,
                 Fetched::NotHere => all_here = false,
+                Fetched::Offline => {
+                    all_here = false;
+                    self.offline.insert(partition);
+                }
             }
         }
         self.note_silence(all_here).await?;
@@ -205,6 +220,7 @@ fn fetched(topic: &Topic, data: &PartitionData) -> Result<Fetched, Failure> {
     match ErrorCode(data.error_code) {
         ErrorCode::NONE => {}
         ErrorCode::OFFSET_OUT_OF_RANGE => return Ok(Fetched::OutOfRange),
+        ErrorCode::KAFKA_STORAGE_ERROR => return Ok(Fetched::Offline),
         code if code.is_retriable() => return Ok(Fetched::NotHere),
         code => return Err(Failure::answered(code, None)),
     }
@@ -224,4 +240,22 @@ fn fetched(topic: &Topic, data: &PartitionData) -> Result<Fetched, Failure> {
 
 fn all_not_here(positions: &[(i32, i64)]) -> Vec<(i32, Fetched)> {
     positions.iter().map(|(partition, _)| (*partition, Fetched::NotHere)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_record::TopicId;
+
+    #[test]
+    fn a_log_that_its_broker_cannot_open_is_read_no_more_once_that_is_asked_for() {
+        let topic =
+            Topic { name: "t".to_owned(), id: TopicId::ZERO, is_internal: false, leaders: BTreeMap::new() };
+        let of = |code: ErrorCode| {
+            let data = PartitionData { error_code: code.0, ..PartitionData::default() };
+            fetched(&topic, &data).expect("it may be over soon")
+        };
+        assert!(matches!(of(ErrorCode::KAFKA_STORAGE_ERROR), Fetched::Offline));
+        assert!(matches!(of(ErrorCode::NOT_LEADER_OR_FOLLOWER), Fetched::NotHere));
+    }
 }
