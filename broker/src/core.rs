@@ -275,7 +275,8 @@ impl Core {
                 let _ = reply.fill(lookups::epoch_ends(self, &queries));
             }
             Envelope::Mirrored(appends, reply) => {
-                let appended = self.partitions().append_mirrored(&appends, now);
+                let absence = |partition| self.local_absence(partition);
+                let appended = self.partitions().append_mirrored(&appends, now, absence);
                 let _ = reply.fill(appended);
                 self.remove_files();
             }

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use tarn_log::{FlushJob, Flushed, LogError, RemovalJob};
-use tarn_mirror::local_cluster::{MirrorAppend, MirrorAppended, MirrorGeneration};
+use tarn_mirror::local_cluster::{LocalError, MirrorAppend, MirrorAppended, MirrorGeneration};
 use tarn_record::{Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_wire::ErrorCode;
@@ -180,13 +180,21 @@ impl Partitions {
         }
     }
 
-    /// Appends what a mirror fetched.
-    pub fn append_mirrored(&mut self, appends: &[MirrorAppend], now: Timestamp) -> Vec<MirrorAppended> {
+    /// Appends what a mirror fetched; `absence` says why a partition is not here.
+    pub fn append_mirrored(
+        &mut self,
+        appends: &[MirrorAppend],
+        now: Timestamp,
+        absence: impl Fn(TopicIdPartition) -> LocalError,
+    ) -> Vec<MirrorAppended> {
         appends
             .iter()
             .map(|append| {
                 let Some(replica) = self.replicas.get_mut(&append.partition) else {
-                    return MirrorAppended::NotLeader;
+                    return match absence(append.partition) {
+                        LocalError::Storage { reason, .. } => MirrorAppended::Storage(reason),
+                        LocalError::NotLeader(_) | LocalError::Unanswered { .. } => MirrorAppended::NotLeader,
+                    };
                 };
                 let before = (replica.high_watermark(), replica.log().start());
                 let appended = replica.append_mirrored(append, now);

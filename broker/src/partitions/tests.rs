@@ -48,6 +48,26 @@ fn below_the_minimum_in_sync_nothing_new_is_seen_until_replicas_are_back() {
 }
 
 #[test]
+fn a_mirror_is_told_whether_a_log_is_not_open_or_led_by_another_broker() {
+    let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::None });
+    let append = |partition| MirrorAppend {
+        partition,
+        generation: MirrorGeneration(1),
+        batches: Vec::new(),
+        source_log_start: Offset(0),
+        source_high_watermark: Offset(0),
+    };
+    let (unopened, elsewhere) = (world.partition(0), world.partition(1));
+    let absence = |partition| match partition == unopened {
+        true => LocalError::Storage { partition, reason: "it is not open".to_owned() },
+        false => LocalError::NotLeader(partition),
+    };
+    let appends = [append(unopened), append(elsewhere)];
+    let appended = world.partitions.append_mirrored(&appends, Timestamp(0), absence);
+    assert_eq!(appended, [MirrorAppended::Storage("it is not open".to_owned()), MirrorAppended::NotLeader]);
+}
+
+#[test]
 fn a_promise_waits_for_its_own_flush_and_for_no_other() {
     let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::Group });
     (0..2).for_each(|partition| world.lead(partition, ALONE));
