@@ -66,7 +66,7 @@ impl Link {
     /// The broker has been silent for longer than it was asked to wait.
     pub fn late(&mut self, asked_at_ms: u64) {
         self.trouble.take_if(|trouble| trouble.reason == Reason::Throttled);
-        self.trouble.get_or_insert_with(|| LinkTrouble {
+        self.trouble.get_or_insert(LinkTrouble {
             reason: Reason::SourceUnreachable,
             what: Trouble::Silent,
             since_ms: asked_at_ms,
