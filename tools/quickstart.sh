@@ -73,6 +73,9 @@ parse_arguments() {
         esac
         [ "$number" -ge 1 ] && [ "$number" -le 65534 ] || misused "$number is no port between 1 and 65534"
     done
+    local apart=$((port > source_port ? port - source_port : source_port - port))
+    [ -n "$source_address" ] || [ "$apart" -ge 2 ] ||
+        misused "--port $port and --source-port $source_port overlap: each node takes its port and the one above"
     [ -z "$topics" ] || [ -n "$source_address" ] || misused "--topics goes with --source"
 }
 
@@ -174,6 +177,10 @@ mirror_source() {
         --mirror-config "$data/mirror.properties" || fail "the mirror could not be created"
     "$tarn" mirror start --bootstrap-server "$destination" --mirror "$mirror" --topics "$topics" --wait ||
         fail "the topics could not be mirrored"
+    local found
+    found=$("$tarn" topics list --exclude-internal --bootstrap-server "$destination") ||
+        fail "the destination does not say what it mirrors"
+    [ -n "$found" ] || fail "no topic of $source_address matches '$topics': nothing to mirror"
     say "Comparing both sides batch by batch"
     "$tarn" compare --source "$source_address" --destination "$destination" --topics "$topics" ||
         fail "the copy is not identical"
