@@ -4,9 +4,11 @@ use std::time::Duration;
 use tarn_tests::cluster::Cluster;
 use tarn_tests::compare::{assert_identical, await_mirrored};
 use tarn_tests::dataset::{EPOCHS_AHEAD, RECORDS, Source, fill};
+use tarn_tests::golden::in_words;
 use tarn_tests::kafka::{NodeOptions, ThreeNodes};
 use tarn_tests::relay::Relay;
-use tarn_tests::tools::{kcat, tool};
+use tarn_tests::tarn::{Tarn, TarnOptions};
+use tarn_tests::tools::{java_program, kcat, tool, tool_with_input};
 
 fn all(_: &str) -> bool {
     true
@@ -45,6 +47,40 @@ fn one_more_record_is_a_difference() {
     let (one, two) = (Source::start(), Source::start());
     kcat(&["-P", "-b", &two.bootstrap(), "-t", "codec.none", "-p", "1"], Some(b"more\n")).ok();
     assert_identical(&one.bootstrap(), &two.bootstrap(), |topic| topic == "codec.none");
+}
+
+/// The tools of these tests share a process. Each must say what it says in one of its own, whatever came
+/// before it: a command that ends well, one that is refused, wrong arguments, an exception that nothing
+/// catches, one that reads its input and whose records are only written when it ends.
+#[test]
+fn a_tool_among_others_says_what_it_says_alone() {
+    let tarn = Tarn::start(&TarnOptions::default());
+    let at = ["--bootstrap-server", &tarn.bootstrap()];
+    let with = |arguments: &[&'static str]| [&at[..], arguments].concat();
+    tool("TopicCommand", &with(&["--create", "--topic", "t", "--partitions", "1"])).ok();
+    let commands: [(&str, Vec<&str>, Option<&[u8]>); 5] = [
+        ("ConsoleProducer", with(&["--topic", "t"]), Some(b"a line\n")),
+        ("GetOffsetShell", with(&["--topic", "nothing"]), None),
+        ("TopicCommand", with(&["--create"]), None),
+        ("DumpLogSegments", vec!["--files", "/no/such/file.log"], None),
+        ("TopicCommand", with(&["--describe"]), None),
+    ];
+    let alone = commands.each_ref().map(|(class, arguments, input)| {
+        java_program(&format!("org.apache.kafka.tools.{class}"), arguments, *input, Duration::from_secs(60))
+    });
+    let codes = alone.each_ref().map(|finished| finished.code);
+    assert_eq!(codes, [Some(0), Some(1), Some(1), Some(1), Some(0)], "{alone:?}");
+    for _ in 0..2 {
+        for ((class, arguments, input), alone) in commands.iter().zip(&alone) {
+            let among_others = tool_with_input(class, arguments, *input);
+            assert_eq!(in_words(&among_others), in_words(alone), "{class} {arguments:?}");
+        }
+    }
+    let read = tool(
+        "consumer.ConsoleConsumer",
+        &with(&["--topic", "t", "--from-beginning", "--partition", "0", "--max-messages", "3"]),
+    );
+    assert_eq!(read.ok(), "a line\n".repeat(3));
 }
 
 #[test]

@@ -135,7 +135,19 @@ fn kafka_broker_api_versions_prints_the_same() {
 #[test]
 fn kafka_metadata_quorum_prints_the_same() {
     let both = SideBySide::start();
-    both.tool("ClusterTool", &["list-endpoints"], &[]);
+    for subcommand in ["list-endpoints", "cluster-id"] {
+        both.compare(
+            &format!("ClusterTool {subcommand}"),
+            |bootstrap| {
+                // A subcommand comes first.
+                let said = tool("ClusterTool", &[subcommand, "--bootstrap-server", bootstrap]);
+                assert_eq!(said.code, Some(0), "{said:?}");
+                said
+            },
+            |text| replaced(&text, r"127\.0\.0\.1 \d+", "ADDRESS"),
+            &[],
+        );
+    }
     for describe in [&["describe", "--status"][..], &["describe", "--replication"]] {
         both.compare(
             &format!("MetadataQuorumCommand {}", describe.join(" ")),

@@ -6,6 +6,7 @@
 use crate::cluster::Cluster;
 use crate::ports::{free_port, local};
 use crate::process::{Process, run};
+use crate::tool_server::run_tool;
 use crate::tools::java;
 use crate::waiting::until_some;
 use std::fmt::Write as _;
@@ -217,10 +218,10 @@ impl KafkaNode {
     }
 
     fn format(&self, features: &[String]) {
-        let mut command = java("server", "128m");
-        command.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c"]).arg(self.config());
-        command.args(features.iter().flat_map(|feature| ["--feature", feature]));
-        run("kafka-storage format", command, None, READY).ok();
+        let config = self.config().display().to_string();
+        let mut arguments = vec!["format", "-t", CLUSTER_ID, "-c", &config];
+        arguments.extend(features.iter().flat_map(|feature| ["--feature", feature]));
+        run_tool("kafka.tools.StorageTool", &arguments, None, READY).ok();
     }
 
     fn spawn(&mut self) {
@@ -265,7 +266,7 @@ pub struct ThreeNodes {
 }
 
 impl ThreeNodes {
-    /// Formats and starts three nodes at once.
+    /// Formats three nodes, and starts them at once.
     ///
     /// # Panics
     /// Where they are not ready in a minute.
@@ -274,14 +275,11 @@ impl ThreeNodes {
         let voters: Vec<String> =
             ports.iter().enumerate().map(|(index, port)| format!("{}@{}", index + 1, local(*port))).collect();
         let list = voters.join(",");
-        let prepare = &|id: usize| {
+        let prepare = |id: usize| {
             let quorum = Quorum { voters: list.clone(), controller_port: ports[id - 1], replicas: 3 };
             KafkaNode::prepared(id as i32, &NodeOptions::default(), &quorum)
         };
-        let mut nodes: Vec<KafkaNode> = std::thread::scope(|scope| {
-            let jobs: Vec<_> = (1..=3).map(|id| scope.spawn(move || prepare(id))).collect();
-            jobs.into_iter().map(|job| job.join().expect("formatting succeeds")).collect()
-        });
+        let mut nodes: Vec<KafkaNode> = (1..=3).map(prepare).collect();
         nodes.iter_mut().for_each(KafkaNode::spawn);
         nodes.iter_mut().for_each(KafkaNode::await_ready);
         ThreeNodes { nodes }

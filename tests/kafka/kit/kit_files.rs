@@ -39,7 +39,7 @@ pub fn kit_file(name: &str) -> PathBuf {
 /// The class path of Kafka 4.4.0 and of the programs in `tests/kafka/java`. Its order is the one that
 /// the class archives were made with.
 pub fn class_path() -> String {
-    let list = kit_file("k440/classpath");
+    let list = kit_file("k440/current/classpath");
     std::fs::read_to_string(&list)
         .unwrap_or_else(|error| panic!("{}: {error}", list.display()))
         .trim()

@@ -19,5 +19,6 @@ pub mod process;
 pub mod raw;
 pub mod relay;
 pub mod tarn;
+mod tool_server;
 pub mod tools;
 pub mod waiting;

@@ -57,7 +57,7 @@ impl Process {
     pub fn spawn(name: &str, mut command: Command, log: &Path) -> Process {
         let output = OpenOptions::new().create(true).append(true).open(log).expect("the log file opens");
         command.stdout(output.try_clone().expect("a descriptor is left")).stderr(output);
-        let child = spawn_from_lasting_thread(command).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let child = guarded_child(command).unwrap_or_else(|error| panic!("{name}: {error}"));
         Process { name: name.to_string(), child, log: log.to_path_buf(), status: None }
     }
 
@@ -146,7 +146,7 @@ pub fn run(name: &str, mut command: Command, stdin: Option<&[u8]>, limit: Durati
     }
     command.stdout(stdout.try_clone().expect("a descriptor is left"));
     command.stderr(stderr.try_clone().expect("a descriptor is left"));
-    let mut child = spawn_from_lasting_thread(command).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut child = guarded_child(command).unwrap_or_else(|error| panic!("{name}: {error}"));
     let deadline = Instant::now() + limit;
     let (status, late) = loop {
         if let Some(status) = child.try_wait().expect("this is our child") {
@@ -228,7 +228,8 @@ fn tail(log: &Path) -> String {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-fn spawn_from_lasting_thread(mut command: Command) -> io::Result<Child> {
+/// Starts a command of `guarded`, from the thread that lasts as long as the test process.
+pub(crate) fn guarded_child(mut command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
         let (sender, jobs) = channel::<Job>();

@@ -1,7 +1,8 @@
 //! Programs that clients run: Kafka's Java tools, the programs in `tests/kafka/java`, kcat, librdkafka.
 
-use crate::kit_files::{class_path, kit_file, source_root};
+use crate::kit_files::{class_path, kit_dir, kit_file, source_root};
 use crate::process::{Finished, guarded, run};
+use crate::tool_server::run_tool;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,12 +12,15 @@ const LIMIT: Duration = Duration::from_secs(90);
 const TOOLS: &str = "org.apache.kafka.tools.";
 
 /// A Java virtual machine with a short start: one collector thread, one compiler, a class archive.
-/// `archive` is `server` or `tools`.
+/// `archive` is `server` or `tools`; without the archive, or where it is of another JVM, it starts slowly.
 pub fn java(archive: &str, heap: &str) -> Command {
     let mut command = guarded("java");
     command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
     command.arg(format!("-Xmx{heap}"));
-    command.arg(format!("-XX:SharedArchiveFile={}", kit_file(&format!("k440/{archive}.jsa")).display()));
+    let classes = kit_dir().join(format!("k440/current/{archive}.jsa"));
+    if classes.exists() {
+        command.arg(format!("-XX:SharedArchiveFile={}", classes.display()));
+    }
     let logging = source_root().join(format!("tests/kafka/log4j2-{archive}.properties"));
     command.arg(format!("-Dlog4j2.configurationFile={}", logging.display()));
     command.arg("-cp").arg(class_path());
@@ -37,10 +41,10 @@ pub fn tool(class: &str, arguments: &[&str]) -> Finished {
 /// # Panics
 /// Where it does not end in 90 seconds.
 pub fn tool_with_input(class: &str, arguments: &[&str], input: Option<&[u8]>) -> Finished {
-    java_program(&format!("{TOOLS}{class}"), arguments, input, LIMIT)
+    run_tool(&format!("{TOOLS}{class}"), arguments, input, LIMIT)
 }
 
-/// Runs a Java class of the class path.
+/// Runs a Java class of the class path, in a process of its own.
 ///
 /// # Panics
 /// Where it does not end within `limit`.
