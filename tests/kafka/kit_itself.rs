@@ -51,7 +51,7 @@ fn one_more_record_is_a_difference() {
 
 /// The tools of these tests share a process. Each must say what it says in one of its own, whatever came
 /// before it: a command that ends well, one that is refused, wrong arguments, an exception that nothing
-/// catches, one that reads its input and whose records are only written when it ends.
+/// catches, one that reads its input and only writes its record when its shutdown hook flushes it.
 #[test]
 fn a_tool_among_others_says_what_it_says_alone() {
     let tarn = Tarn::start(&TarnOptions::default());
@@ -59,7 +59,11 @@ fn a_tool_among_others_says_what_it_says_alone() {
     let with = |arguments: &[&'static str]| [&at[..], arguments].concat();
     tool("TopicCommand", &with(&["--create", "--topic", "t", "--partitions", "1"])).ok();
     let commands: [(&str, Vec<&str>, Option<&[u8]>); 5] = [
-        ("ConsoleProducer", with(&["--topic", "t"]), Some(b"a line\n")),
+        (
+            "ConsoleProducer",
+            with(&["--topic", "t", "--command-property", "linger.ms=60000"]),
+            Some(b"a line\n"),
+        ),
         ("GetOffsetShell", with(&["--topic", "nothing"]), None),
         ("TopicCommand", with(&["--create"]), None),
         ("DumpLogSegments", vec!["--files", "/no/such/file.log"], None),
@@ -78,7 +82,17 @@ fn a_tool_among_others_says_what_it_says_alone() {
     }
     let read = tool(
         "consumer.ConsoleConsumer",
-        &with(&["--topic", "t", "--from-beginning", "--partition", "0", "--max-messages", "3"]),
+        &with(&[
+            "--topic",
+            "t",
+            "--from-beginning",
+            "--partition",
+            "0",
+            "--timeout-ms",
+            "20000",
+            "--max-messages",
+            "3",
+        ]),
     );
     assert_eq!(read.ok(), "a line\n".repeat(3));
 }
