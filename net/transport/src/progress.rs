@@ -102,8 +102,11 @@ impl Progress {
         self.moved.set(now);
     }
 
+    /// What the reading side does. A frame that is not being read, or of which nothing is known yet but that it
+    /// has begun, is not judged.
     pub(crate) fn reads(&self, what: Reading) {
         self.reading.set(what);
+        self.stretch.set(Stretch { held: 0, ..self.stretch.get() });
     }
 
     /// A write begins, from which on the peer has to take bytes.
@@ -253,6 +256,18 @@ mod tests {
         progress.frame_holds(96 << 20, start + secs(100));
         assert!(trickled(129).is_ok());
         assert!(trickled(130).is_err());
+    }
+
+    #[test]
+    fn a_frame_that_begins_is_not_judged_by_the_one_before() {
+        let (progress, start) = connection();
+        progress.frame_holds(64 << 20, start);
+        progress.reads(Reading::OurTurn);
+        progress.reads(Reading::Between);
+        let begins = start + secs(60);
+        progress.moved(begins);
+        progress.reads(Reading::InFrame);
+        assert!(progress.check(begins, IDLE, true, Budget::Wanted).is_ok());
     }
 
     #[test]
