@@ -34,7 +34,8 @@ fn ten_kills_in_the_middle_of_the_copy_lose_nothing_and_repeat_nothing() {
     tarn.mirror_from(&relay.address(), "m", ".*");
     let mut copied = 0;
     for kill in 1..=KILLS {
-        let wanted = RECORDS * kill / (KILLS + 1);
+        // All within the first half: a machine that is busy with other tests may kill seconds late.
+        let wanted = RECORDS * kill / (2 * KILLS);
         copied = await_copied(&tarn, wanted);
         tarn.kill();
         tarn.start_again();
