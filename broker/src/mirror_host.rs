@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use tarn_image::MetadataImage;
 use tarn_mirror::local_cluster::{
-    GateOrder, KnownState, LocalCluster, LocalError, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
+    EndOrder, GateOrder, KnownState, LocalCluster, LocalError, LogEnded, LogEnds, MirrorAppend,
+    MirrorAppended, MirrorGeneration,
 };
 use tarn_mirror::manager::{CoreTask, MirrorCores};
 use tarn_record::{BatchHeader, BrokerId, TopicIdPartition};
@@ -102,6 +103,14 @@ impl LocalCluster for MirrorHost {
         let partitions: Vec<_> = gates.iter().map(|order| order.partition).collect();
         let sent = scatter(&self.0, gates, |order| order.partition, Envelope::Gates).await;
         answered(&partitions, sent).await
+    }
+
+    async fn flush(&self, partitions: Vec<TopicIdPartition>) -> Vec<Result<LogEnds, LocalError>> {
+        partitions.into_iter().map(|one| Err(LocalError::NotLeader(one))).collect()
+    }
+
+    async fn end_logs(&self, orders: Vec<EndOrder>) -> Vec<Result<LogEnded, LocalError>> {
+        orders.into_iter().map(|order| Err(LocalError::NotLeader(order.partition))).collect()
     }
 
     async fn set_states(&self, states: Vec<(TopicIdPartition, KnownState)>) {

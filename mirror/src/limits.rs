@@ -84,3 +84,6 @@ pub const NEWS_APART_MS: u64 = 5_000;
 
 /// How long a lane without partitions keeps its connection.
 pub const IDLE_LANE_MS: u64 = 60_000;
+
+/// How many aborted transactions a report of a stop names; it counts them all.
+pub const ABORTED_IN_REPORT: usize = 100;

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use tarn_image::MetadataImage;
-use tarn_record::{BatchHeader, BrokerId, Epoch, Offset, TopicIdPartition, ValidBatch};
+use tarn_record::{
+    BatchHeader, BrokerId, Epoch, Offset, ProducerEpoch, ProducerId, TopicIdPartition, ValidBatch,
+};
 use tarn_wire::Request;
 use thiserror::Error;
 
@@ -113,6 +115,52 @@ pub enum KnownState {
     Known(MirrorState),
 }
 
+/// The end of a partition's log as its mirror leaves it: up to here the source has what is here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastPosition {
+    /// The newest leader epoch in the log, `Epoch::NONE` in an empty one.
+    pub epoch: Epoch,
+    /// The offset after the last mirrored record.
+    pub offset: Offset,
+}
+
+/// The order to end a partition's log for its mirror, so that clients may write after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndOrder {
+    /// The partition. Its gate must be closed.
+    pub partition: TopicIdPartition,
+    /// The version of the binding that the order follows from, in which it is stopping.
+    pub version: i64,
+    /// Where the mirror has left the log: what stands behind it is of the ending.
+    pub position: LastPosition,
+    /// The cluster that was mirrored, which the reset record names.
+    pub source_cluster_id: Option<Arc<str>>,
+}
+
+/// A log that was ended, now or before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEnded {
+    /// The offset of the MIRROR_PID_RESET record.
+    pub reset_offset: Offset,
+    /// How many open transactions were aborted.
+    pub aborted_count: u32,
+    /// The first of them, by their first offset; `limits::ABORTED_IN_REPORT` at most.
+    pub aborted: Vec<AbortedTransaction>,
+    /// The log end.
+    pub log_end: Offset,
+}
+
+/// A transaction that the source had not decided and that was aborted here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbortedTransaction {
+    /// Whose it was.
+    pub producer_id: ProducerId,
+    /// In which epoch of the producer.
+    pub producer_epoch: ProducerEpoch,
+    /// The offset of its first record.
+    pub first_offset: Offset,
+}
+
 /// Why this cluster did not answer a request of its own.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum LocalError {
@@ -127,8 +175,16 @@ pub enum LocalError {
     /// The partition is not led by this broker.
     #[error("partition {0} is not led by this broker")]
     NotLeader(TopicIdPartition),
+    /// The log cannot be ended as it is, or not yet.
+    #[error("the log of partition {partition} cannot be ended: {reason}")]
+    NotEnded {
+        /// The partition.
+        partition: TopicIdPartition,
+        /// Why.
+        reason: String,
+    },
     /// The disk refused.
-    #[error("the log of partition {partition} cannot be read: {reason}")]
+    #[error("the log of partition {partition} cannot be read or written: {reason}")]
     Storage {
         /// The partition.
         partition: TopicIdPartition,
@@ -177,6 +233,15 @@ pub trait LocalCluster: Clone + 'static {
     /// Opens or closes gates. One answer for each, in their order, with the generation now in force; NotLeader
     /// also where the owning core does not know the binding's version yet.
     async fn set_gates(&self, gates: Vec<GateOrder>) -> Vec<Result<MirrorGeneration, LocalError>>;
+
+    /// Makes durable what is in these logs, and committed up to their ends. One answer for each partition, in
+    /// their order.
+    async fn flush(&self, partitions: Vec<TopicIdPartition>) -> Vec<Result<LogEnds, LocalError>>;
+
+    /// Ends logs: an abort marker for every open transaction, then the reset record, both durable when this
+    /// answers. What was appended for it before, by this process or an earlier one, is found and not repeated.
+    /// One answer for each order, in their order.
+    async fn end_logs(&self, orders: Vec<EndOrder>) -> Vec<Result<LogEnded, LocalError>>;
 
     /// Tells the owning cores what the coordinator knows, for the read-only guard.
     async fn set_states(&self, states: Vec<(TopicIdPartition, KnownState)>);

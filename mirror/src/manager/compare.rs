@@ -227,7 +227,9 @@ async fn judge(
 fn local_failure(error: &LocalError) -> Outcome {
     let reason = match error {
         LocalError::Storage { .. } => Reason::DestinationStorage,
-        LocalError::Unanswered { .. } | LocalError::NotLeader(_) => Reason::DestinationNoLeader,
+        LocalError::Unanswered { .. } | LocalError::NotLeader(_) | LocalError::NotEnded { .. } => {
+            Reason::DestinationNoLeader
+        }
     };
     Outcome::Failed(reason, error.to_string())
 }

@@ -366,6 +366,14 @@ impl LocalCluster for Cluster {
         gates.into_iter().map(set).collect()
     }
 
+    async fn flush(&self, partitions: Vec<TopicIdPartition>) -> Vec<Result<LogEnds, LocalError>> {
+        self.ends(partitions).await
+    }
+
+    async fn end_logs(&self, orders: Vec<EndOrder>) -> Vec<Result<LogEnded, LocalError>> {
+        orders.into_iter().map(|order| Err(LocalError::NotLeader(order.partition))).collect()
+    }
+
     async fn set_states(&self, _: Vec<(TopicIdPartition, KnownState)>) {}
 }
 
