@@ -1,10 +1,14 @@
 //! `tarn mirror`, and the same in the words of KIP-1279's `kafka-cluster-mirrors.sh`.
 
+mod changes;
 mod config;
 mod kafka_flags;
 mod output;
 mod refusal;
+mod report;
+mod report_output;
 mod standing;
+mod stopping;
 mod verbs;
 
 use std::path::PathBuf;
@@ -43,6 +47,20 @@ enum Verb {
     List(ListArguments),
     /// Show what each mirrored partition does, and how far behind it is
     Describe(DescribeArguments),
+    /// Stop mirroring topics, and wait until clients can write to them; the source may be gone
+    Stop(StopArguments),
+    /// Stop everything that a mirror has: the source is lost
+    Failover(FailoverArguments),
+    /// Hold mirroring; topics stay read-only
+    Pause(ChangeArguments),
+    /// Go on after a pause
+    Resume(ChangeArguments),
+    /// Try topics again that have failed
+    Recover(RecoverArguments),
+    /// Show what stops knew of the source, what was copied and what was aborted
+    Report(ReportArguments),
+    /// Delete a mirror whose topics are all stopped; the topics stay
+    Delete(DeleteArguments),
     #[command(flatten)]
     Later(LaterVerb),
 }
@@ -50,26 +68,12 @@ enum Verb {
 /// Verbs of the proposal that are not served yet.
 #[derive(Clone, Debug, Subcommand)]
 enum LaterVerb {
-    /// Stop mirroring topics and make them writable (not served yet)
-    Stop(Ignored),
-    /// Hold mirroring, topics staying read-only (not served yet)
-    Pause(Ignored),
-    /// Go on after a pause (not served yet)
-    Resume(Ignored),
-    /// Try partitions again that have failed (not served yet)
-    Recover(Ignored),
-    /// Delete a mirror whose topics are all stopped (not served yet)
-    Delete(Ignored),
     /// Wait for lag 0, then stop (not served yet)
     Promote(Ignored),
-    /// Stop without the source (not served yet)
-    Failover(Ignored),
     /// Mirror back to the old source (not served yet)
     Failback(Ignored),
     /// Show what a sync would change (not served yet)
     Diff(Ignored),
-    /// Show what a failover knew and kept (not served yet)
-    Report(Ignored),
     /// Check a mirror, before it is made or later (not served yet)
     Doctor(Ignored),
 }
@@ -158,6 +162,96 @@ struct DescribeArguments {
     json: bool,
 }
 
+#[derive(Clone, Debug, Args)]
+struct ChangeArguments {
+    #[command(flatten)]
+    named: Named,
+    /// Names or regular expressions of topics of the mirror
+    #[arg(long, value_name = "CSV", value_delimiter = ',', required = true)]
+    topics: Vec<String>,
+    /// Say what would be done, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+struct RecoverArguments {
+    #[command(flatten)]
+    change: ChangeArguments,
+    /// Where histories have parted, drop what only this cluster has, once it is exported
+    #[arg(long)]
+    allow_truncation: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+struct StopArguments {
+    #[command(flatten)]
+    named: Named,
+    /// Names or regular expressions of topics of the mirror; '.*' for all of them
+    #[arg(long, value_name = "CSV", value_delimiter = ',', required = true)]
+    topics: Vec<String>,
+    /// Return as soon as the controller has taken it down
+    #[arg(long)]
+    no_wait: bool,
+    /// Give up waiting after so many seconds; the stop goes on
+    #[arg(long, value_name = "SECONDS", conflicts_with = "no_wait")]
+    timeout: Option<u64>,
+    /// Say what would be stopped, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+struct FailoverArguments {
+    #[command(flatten)]
+    named: Named,
+    /// Names or regular expressions of topics; everything the mirror has where this is left out
+    #[arg(long, value_name = "CSV", value_delimiter = ',')]
+    topics: Vec<String>,
+    /// Return as soon as the controller has taken it down
+    #[arg(long)]
+    no_wait: bool,
+    /// Give up waiting after so many seconds; the stop goes on
+    #[arg(long, value_name = "SECONDS", conflicts_with = "no_wait")]
+    timeout: Option<u64>,
+    /// Say what would be stopped, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+struct ReportArguments {
+    #[command(flatten)]
+    named: Named,
+    /// Only topics of these names or regular expressions
+    #[arg(long, value_name = "CSV", value_delimiter = ',')]
+    topics: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+struct DeleteArguments {
+    #[command(flatten)]
+    named: Named,
+    /// Say whether it could be deleted, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// Does what was asked.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let style = |json: bool| if json { Style::Json } else { Style::Tarn };
@@ -178,6 +272,34 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             let style = style(arguments.json);
             verbs::describe(arguments, style).await
         }),
+        Verb::Stop(arguments) => on_core(move || async move {
+            let style = style(arguments.json);
+            stopping::stop(arguments, style).await
+        }),
+        Verb::Failover(arguments) => on_core(move || async move {
+            let style = style(arguments.json);
+            stopping::failover(arguments, style).await
+        }),
+        Verb::Pause(arguments) => on_core(move || async move {
+            let style = style(arguments.json);
+            changes::pause(arguments, style).await
+        }),
+        Verb::Resume(arguments) => on_core(move || async move {
+            let style = style(arguments.json);
+            changes::resume(arguments, style).await
+        }),
+        Verb::Recover(arguments) => on_core(move || async move {
+            let style = style(arguments.change.json);
+            changes::recover(arguments, style).await
+        }),
+        Verb::Report(arguments) => on_core(move || async move {
+            let style = style(arguments.json);
+            report::report(arguments, style).await
+        }),
+        Verb::Delete(arguments) => on_core(move || async move {
+            let style = style(arguments.json);
+            changes::delete(arguments, style).await
+        }),
         Verb::Later(verb) => Err(later(verb.name())),
     }
 }
@@ -185,16 +307,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
 impl LaterVerb {
     fn name(&self) -> &'static str {
         match self {
-            LaterVerb::Stop(_) => "stop",
-            LaterVerb::Pause(_) => "pause",
-            LaterVerb::Resume(_) => "resume",
-            LaterVerb::Recover(_) => "recover",
-            LaterVerb::Delete(_) => "delete",
             LaterVerb::Promote(_) => "promote",
-            LaterVerb::Failover(_) => "failover",
             LaterVerb::Failback(_) => "failback",
             LaterVerb::Diff(_) => "diff",
-            LaterVerb::Report(_) => "report",
             LaterVerb::Doctor(_) => "doctor",
         }
     }
@@ -203,8 +318,8 @@ impl LaterVerb {
 /// A verb of the proposal that Tarn does not serve yet.
 fn later(verb: &str) -> Failure {
     Failure::Usage(format!(
-        "{verb} is not served yet: this version of Tarn creates, starts, lists and describes mirrors, and later ones \
-         bring the other verbs"
+        "{verb} is not served yet: this version of Tarn makes and follows mirrors and stops them, and later ones bring \
+         the other verbs"
     ))
 }
 
@@ -214,8 +329,8 @@ mod tests {
 
     #[test]
     fn verbs_that_come_later_say_so_and_are_wrong_usage() {
-        let failure = later("pause");
+        let failure = later("promote");
         assert_eq!(failure.exit_code(), 2);
-        assert!(failure.to_string().starts_with("pause is not served yet"));
+        assert!(failure.to_string().starts_with("promote is not served yet"));
     }
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Style;
+use super::changes::{Change, Run};
 use super::standing::{Standing, Task};
 use crate::failure::Failure;
 
@@ -225,13 +226,58 @@ impl<'a> From<&'a Standing> for PartitionJson<'a> {
     }
 }
 
-fn print_json(out: &mut impl Write, value: &impl Serialize) -> Result<(), Failure> {
+/// What is wanted of topics from now on, or would be.
+pub(super) fn changed(
+    out: &mut impl Write,
+    change: Change,
+    mirror: &str,
+    topics: &[String],
+    run: Run,
+    style: Style,
+) -> Result<(), Failure> {
+    let key = match change {
+        Change::Stop => "stopped",
+        Change::Pause => "paused",
+        Change::Resume => "resumed",
+        Change::Recover(_) => "recovered",
+    };
+    let (count, listed) = (topics.len(), topics.join(", "));
+    if style == Style::Json {
+        return print_json(out, &json!({ "mirror": mirror, key: topics, "dryRun": run == Run::Dry }));
+    }
+    if run == Run::Dry {
+        return Ok(writeln!(out, "Dry run: {count} topic(s) in mirror {mirror} would be {key}: [{listed}]")?);
+    }
+    match change {
+        Change::Stop => writeln!(out, "Stopped mirroring for topics [{listed}] in mirror {mirror}")?,
+        Change::Pause => {
+            writeln!(out, "Paused mirroring for {count} topic(s) in mirror {mirror}: [{listed}]")?;
+        }
+        Change::Resume => {
+            writeln!(out, "Resumed mirroring for {count} topic(s) in mirror {mirror}: [{listed}]")?;
+        }
+        Change::Recover(_) => writeln!(out, "Recovering {count} topic(s) in mirror {mirror}: [{listed}]")?,
+    }
+    Ok(())
+}
+
+pub(super) fn deleted(out: &mut impl Write, mirror: &str, run: Run, style: Style) -> Result<(), Failure> {
+    match (style, run) {
+        (Style::Json, _) => {
+            print_json(out, &json!({ "mirror": mirror, "deleted": true, "dryRun": run == Run::Dry }))
+        }
+        (_, Run::Dry) => Ok(writeln!(out, "Dry run: mirror {mirror} would be deleted")?),
+        (_, Run::Real) => Ok(writeln!(out, "Deleted mirror {mirror}")?),
+    }
+}
+
+pub(super) fn print_json(out: &mut impl Write, value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(writeln!(out, "{text}")?)
 }
 
 /// Cells of at least their widths, spaces between, none at the end.
-fn row(out: &mut impl Write, cells: &[(&str, usize)]) -> Result<(), Failure> {
+pub(super) fn row(out: &mut impl Write, cells: &[(&str, usize)]) -> Result<(), Failure> {
     let padded: Vec<String> = cells.iter().map(|(cell, width)| format!("{cell:<width$}")).collect();
     Ok(writeln!(out, "{}", padded.join(" ").trim_end())?)
 }
@@ -251,7 +297,7 @@ fn lag(partition: &Standing, old: Old) -> String {
     }
 }
 
-fn number(number: Option<i64>) -> String {
+pub(super) fn number(number: Option<i64>) -> String {
     number.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 

@@ -22,6 +22,20 @@ pub(super) fn check(code: i16, message: Option<&str>) -> Result<(), Failure> {
     }
 }
 
+/// Fails where topics were refused, each with its sentence: with a precondition only where all of them wait for
+/// one.
+pub(super) fn of_topics(refused: &[(String, Failure)]) -> Result<(), Failure> {
+    if refused.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = refused.iter().map(|(topic, failure)| format!("{topic}: {failure}")).collect();
+    let is_precondition = |(_, failure): &(String, Failure)| matches!(failure, Failure::Precondition(_));
+    Err(match refused.iter().all(is_precondition) {
+        true => Failure::Precondition(lines.join("\n")),
+        false => Failure::Failed(lines.join("\n")),
+    })
+}
+
 /// True for reasons that no trying again ends.
 pub(super) fn is_precondition(reason: Reason) -> bool {
     matches!(
@@ -35,6 +49,7 @@ fn is_about_state(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::UNKNOWN_CLUSTER_MIRROR
+            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
             | ErrorCode::CLUSTER_MIRROR_NOT_EMPTY
             | ErrorCode::INCONSISTENT_TOPIC_ID
             | ErrorCode::TOPIC_ALREADY_IN_CLUSTER_MIRROR

@@ -116,11 +116,17 @@ impl Standing {
     }
 }
 
-/// Reads one mirror, or all of them.
-pub(super) async fn read(cluster: &Cluster, mirror: Option<&str>) -> Result<Found, Failure> {
+/// Reads one mirror, or all of them; with `topics` only these.
+pub(super) async fn read(
+    cluster: &Cluster,
+    mirror: Option<&str>,
+    topics: Option<&[String]>,
+) -> Result<Found, Failure> {
+    let topic =
+        |name: &String| asked::DescribeMirrorTopic { topic_name: name.as_str().into(), partitions: None };
     let mut request = DescribeClusterMirrorsRequest {
         mirror_names: mirror.map(|name| vec![name.into()]),
-        topics: None,
+        topics: topics.map(|topics| topics.iter().map(topic).collect()),
         ..DescribeClusterMirrorsRequest::default()
     };
     let mut found = Found::default();
@@ -216,8 +222,7 @@ pub(super) async fn wait_until_copied(
     let line = Line::spinner(format!("{mirror}: waiting for its state"));
     let mut said = None;
     loop {
-        let mut partitions = read(cluster, Some(mirror)).await?.partitions;
-        partitions.retain(|partition| topics.contains(&partition.topic));
+        let partitions = read(cluster, Some(mirror), Some(topics)).await?.partitions;
         let summary = summary(mirror, &partitions);
         if partitions.iter().all(Standing::is_copied) {
             drop(line);

@@ -88,23 +88,15 @@ fn started(answer: &StartMirrorTopicsResponse) -> Vec<String> {
 
 /// Fails where a topic was refused, or one that was named is not there. A pattern may match nothing yet.
 fn all_started(asked: &[String], answer: &StartMirrorTopicsResponse) -> Result<(), Failure> {
-    let refused: Vec<(&str, Failure)> = answer
+    let refused: Vec<(String, Failure)> = answer
         .topics
         .iter()
         .filter_map(|topic| {
             let failure = refusal::check(topic.error_code, topic.error_message.as_deref()).err()?;
-            Some((&*topic.name, failure))
+            Some((topic.name.to_string(), failure))
         })
         .collect();
-    if !refused.is_empty() {
-        let lines: Vec<String> =
-            refused.iter().map(|(topic, failure)| format!("{topic}: {failure}")).collect();
-        let is_precondition = |(_, failure): &(&str, Failure)| matches!(failure, Failure::Precondition(_));
-        return Err(match refused.iter().all(is_precondition) {
-            true => Failure::Precondition(lines.join("\n")),
-            false => Failure::Failed(lines.join("\n")),
-        });
-    }
+    refusal::of_topics(&refused)?;
     let is_there = |name: &str| answer.topics.iter().any(|topic| *topic.name == *name);
     let missing: Vec<&str> =
         asked.iter().map(|asked| asked.trim()).filter(|asked| is_name(asked) && !is_there(asked)).collect();
@@ -135,7 +127,8 @@ pub(super) async fn list(arguments: ListArguments, style: Style) -> Result<(), F
 /// Shows the partitions of a mirror, or of all.
 pub(super) async fn describe(arguments: DescribeArguments, style: Style) -> Result<(), Failure> {
     let cluster = Cluster::connect(&arguments.connect).await?;
-    let mut found = while_waiting("asking", standing::read(&cluster, arguments.mirror.as_deref())).await?;
+    let mut found =
+        while_waiting("asking", standing::read(&cluster, arguments.mirror.as_deref(), None)).await?;
     found.partitions.retain(|partition| !arguments.failed || partition.has_failed());
     let mut out = stdout().lock();
     match (arguments.failed, style) {

@@ -1,0 +1,143 @@
+//! `tarn mirror stop`, and `failover`, which is the same for everything a mirror has: ask for it, then wait until
+//! clients can write, and say what may be lost.
+//!
+//! Nothing here asks the source: it may be gone. The wait ends with the last partition of the topics, each of
+//! which is writable as soon as it is STOPPED, whatever the others do.
+
+use std::collections::BTreeMap;
+use std::io::stdout;
+use std::time::{Duration, Instant};
+
+use tarn_mirror::state::MirrorState;
+use tarn_runtime::sleep;
+
+use super::changes::{Change, Run, ask};
+use super::report;
+use super::standing::{self, Standing};
+use super::verbs::summary;
+use super::{FailoverArguments, StopArguments, Style, output, report_output};
+use crate::admin::Cluster;
+use crate::failure::Failure;
+use crate::progress::{Line, while_waiting};
+
+/// The pause between two looks, at first and at most: a look at many partitions costs something.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+
+/// Where there is no terminal, a line is printed so often.
+const SAY_AGAIN: Duration = Duration::from_secs(1);
+
+/// Everything that a mirror has.
+const EVERYTHING: &str = ".*";
+
+/// Stops topics, and waits until they are writable where that is asked.
+pub(super) async fn stop(arguments: StopArguments, style: Style) -> Result<(), Failure> {
+    let began = Instant::now();
+    let StopArguments { named, topics, no_wait, timeout, dry_run, .. } = arguments;
+    let (mirror, run) = (named.mirror, Run::of(dry_run));
+    let cluster = Cluster::connect(&named.connect).await?;
+    let asked = ask(&cluster, Change::Stop, &mirror, &topics, run);
+    let (stopped, refused) = while_waiting("asking the controller", asked).await?;
+    let nothing_done = stopped.is_empty() && refused.is_err();
+    if run == Run::Dry || no_wait || style == Style::Proposal {
+        if !nothing_done {
+            output::changed(&mut stdout().lock(), Change::Stop, &mirror, &stopped, run, style)?;
+        }
+        if run == Run::Dry && style == Style::Tarn && !stopped.is_empty() {
+            let partitions = standing::read(&cluster, Some(&mirror), Some(&stopped)).await?.partitions;
+            eprintln!("{}", summary(&mirror, &partitions));
+        }
+        return refused;
+    }
+    if !nothing_done {
+        let deadline = timeout.map(|seconds| began + Duration::from_secs(seconds));
+        wait_until_writable(&cluster, &mirror, &stopped, deadline).await?;
+        let reports = report::read(&cluster, &mirror, Some(&stopped)).await?;
+        let stopped = report_output::Stopped { mirror: &mirror, topics: &stopped, took: began.elapsed() };
+        report_output::stopped(&mut stdout().lock(), &stopped, &reports, style)?;
+    }
+    refused
+}
+
+/// Stops whatever a mirror has, or a part of it.
+pub(super) async fn failover(arguments: FailoverArguments, style: Style) -> Result<(), Failure> {
+    let FailoverArguments { named, mut topics, no_wait, timeout, dry_run, json } = arguments;
+    if topics.is_empty() {
+        topics.push(EVERYTHING.to_owned());
+    }
+    stop(StopArguments { named, topics, no_wait, timeout, dry_run, json }, style).await
+}
+
+async fn wait_until_writable(
+    cluster: &Cluster,
+    mirror: &str,
+    topics: &[String],
+    deadline: Option<Instant>,
+) -> Result<(), Failure> {
+    let line = Line::spinner(format!("{mirror}: stopping"));
+    let mut said = Instant::now();
+    let mut pause = LOOK_AGAIN.0;
+    loop {
+        if topics.is_empty() {
+            return Ok(());
+        }
+        let partitions = standing::read(cluster, Some(mirror), Some(topics)).await?.partitions;
+        let waiting: Vec<&Standing> = partitions.iter().filter(|partition| !is_writable(partition)).collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let progress = progress(mirror, &partitions, &waiting);
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(Failure::Failed(format!("not stopped in time, and goes on: {progress}")));
+        }
+        if line.is_hidden() && said.elapsed() >= SAY_AGAIN {
+            eprintln!("{progress}");
+            said = Instant::now();
+        }
+        line.say(progress);
+        sleep(pause).await;
+        pause = (pause * 2).min(LOOK_AGAIN.1);
+    }
+}
+
+fn is_writable(partition: &Standing) -> bool {
+    partition.state == MirrorState::Stopped.name()
+}
+
+/// How many partitions are writable, which topics are not, and what the first of them waits for.
+fn progress(mirror: &str, partitions: &[Standing], waiting: &[&Standing]) -> String {
+    let (all, left) = (partitions.len(), waiting.len());
+    let mut by_topic: BTreeMap<&str, usize> = BTreeMap::new();
+    waiting.iter().for_each(|partition| *by_topic.entry(&partition.topic).or_default() += 1);
+    let mut text =
+        format!("{mirror}: {} of {all} partitions writable, {} topics left", all - left, by_topic.len());
+    if let Some(held) = waiting.iter().find(|partition| partition.reason_code.is_some()) {
+        let why = held.error_message.as_deref().or(held.reason_code.as_deref()).unwrap_or_default();
+        text.push_str(&format!("; {}-{} waits: {why}", held.topic, held.partition));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_progress_says_what_is_waited_for() {
+        let partition = |topic: &str, partition, state: &str, why: Option<&str>| Standing {
+            topic: topic.to_owned(),
+            partition,
+            state: state.to_owned(),
+            reason_code: why.map(|_| "DESTINATION_STORAGE".to_owned()),
+            error_message: why.map(str::to_owned),
+            ..Standing::default()
+        };
+        let partitions = [
+            partition("a", 0, "STOPPED", None),
+            partition("a", 1, "STOPPING", None),
+            partition("b", 0, "STOPPING", Some("the disk is full")),
+        ];
+        let waiting: Vec<&Standing> = partitions.iter().filter(|one| !is_writable(one)).collect();
+        let said = "m: 1 of 3 partitions writable, 2 topics left; b-0 waits: the disk is full";
+        assert_eq!(progress("m", &partitions, &waiting), said);
+    }
+}
