@@ -314,6 +314,15 @@ impl Batch {
         i32::from_be_bytes(field(&self.bytes, 12))
     }
 
+    /// The type of its control record; `None` for a batch of data.
+    pub fn control_type(&self) -> Option<i16> {
+        const CONTROL: i16 = 1 << 5;
+        let attributes = i16::from_be_bytes(field(&self.bytes, 21));
+        // Behind the header: length, attributes, two deltas and the key's length, a byte each in a batch of
+        // one small record; the timestamp's delta is 0.
+        (attributes & CONTROL != 0).then(|| i16::from_be_bytes(field(&self.bytes, 61 + 5 + 2)))
+    }
+
     /// How many records it holds.
     pub fn record_count(&self) -> i32 {
         i32::from_be_bytes(field(&self.bytes, 57))

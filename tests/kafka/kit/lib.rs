@@ -18,6 +18,7 @@ pub mod ports;
 pub mod process;
 pub mod raw;
 pub mod relay;
+pub mod report;
 pub mod tarn;
 mod tool_server;
 pub mod tools;

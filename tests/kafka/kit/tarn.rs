@@ -39,6 +39,7 @@ pub struct Tarn {
     controller_port: u16,
     directory: TempDir,
     options: TarnOptions,
+    environment: Vec<(String, String)>,
 }
 
 /// One line of `tarn mirror describe --json`.
@@ -104,6 +105,7 @@ impl Tarn {
             controller_port: free_port(),
             directory: TempDir::with_prefix("tarn-").expect("the temporary directory is writable"),
             options: options.clone(),
+            environment: Vec::new(),
             process: None,
         };
         tarn.write_config();
@@ -155,6 +157,17 @@ impl Tarn {
         });
     }
 
+    /// `start_again`, with these variables in the server's environment.
+    ///
+    /// # Panics
+    /// As `start_again` does.
+    pub fn start_again_with(&mut self, environment: &[(&str, &str)]) {
+        self.environment =
+            environment.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string())).collect();
+        self.start_again();
+        self.environment.clear();
+    }
+
     /// Starts the server without waiting for anything.
     ///
     /// # Panics
@@ -162,7 +175,7 @@ impl Tarn {
     pub fn spawn(&mut self) {
         assert!(self.process.is_none(), "tarn runs already");
         let mut command = guarded(tarn_binary());
-        command.arg("server").arg(self.config());
+        command.arg("server").arg(self.config()).envs(self.environment.iter().cloned());
         self.process = Some(Process::spawn("tarn", command, &self.log_file()));
     }
 

@@ -1,0 +1,44 @@
+//! What a stop of Tarn says: the JSON of `tarn mirror stop`, `failover` and `report`.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// One stopped partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The number of the stop.
+    pub version: i64,
+    /// The offset after the last mirrored record.
+    pub mirrored_offset: i64,
+    /// The source's high watermark in its last answer; `None` where it never answered.
+    pub source_offset: Option<i64>,
+    /// How many open transactions were aborted.
+    pub aborted: i64,
+    /// Where the reset record is.
+    pub reset_offset: i64,
+}
+
+/// The partitions of an answer, by topic and number.
+///
+/// # Panics
+/// Where the text is no such answer.
+pub fn reports(json: &str) -> BTreeMap<(String, i64), Report> {
+    let answer: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"));
+    let partitions = answer.get("partitions").unwrap_or(&answer);
+    let lines = partitions.as_array().unwrap_or_else(|| panic!("no partitions in {json}"));
+    lines.iter().map(report).collect()
+}
+
+fn report(line: &Value) -> ((String, i64), Report) {
+    let number = |key: &str| line[key].as_i64();
+    let needed = |key: &str| number(key).unwrap_or_else(|| panic!("no {key} in {line}"));
+    let topic = line["topic"].as_str().unwrap_or_else(|| panic!("no topic in {line}")).to_string();
+    let report = Report {
+        version: needed("stateVersion"),
+        mirrored_offset: needed("mirroredOffset"),
+        source_offset: number("sourceOffsetLastKnown"),
+        aborted: needed("abortedTransactionCount"),
+        reset_offset: needed("resetOffset"),
+    };
+    ((topic, needed("partition")), report)
+}
