@@ -7,6 +7,7 @@
 pub mod alignment;
 pub mod backoff;
 pub mod coordinator;
+pub mod crash_points;
 pub mod existing;
 pub mod fetch;
 pub mod gaps;

@@ -99,7 +99,7 @@ impl MirrorState {
     /// state yet. Entering a state again is always legal.
     pub fn may_follow(self, from: Option<MirrorState>) -> bool {
         use MirrorState::*;
-        let Some(from) = from else { return matches!(self, LogAlignment | Failed) };
+        let Some(from) = from else { return matches!(self, LogAlignment | Stopping | Failed) };
         if from == self {
             return true;
         }
@@ -170,9 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_without_a_state_begins_with_alignment() {
+    fn a_partition_without_a_state_begins_with_alignment_or_is_stopped_before_it_has_begun() {
         for state in STATES {
-            assert_eq!(state.may_follow(None), matches!(state, LogAlignment | Failed), "{state}");
+            let begins = matches!(state, LogAlignment | Stopping | Failed);
+            assert_eq!(state.may_follow(None), begins, "{state}");
         }
     }
 }
