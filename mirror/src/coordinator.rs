@@ -7,7 +7,11 @@
 //! Invariants:
 //! * replaying what a machine wrote gives a machine that answers the same;
 //! * a state epoch rises by one with every write that is taken, and no write of an older one is taken;
-//! * a write of an older leader epoch or binding version changes nothing.
+//! * a write of an older leader epoch or binding version changes nothing;
+//! * the last mirror position of a stop is the first that was written, unless a lower one was written since;
+//! * the report of a stop is the first that was written.
+
+mod reports;
 
 use std::collections::BTreeMap;
 
@@ -15,7 +19,8 @@ use bytes::Bytes;
 use tarn_record::{Epoch, Offset, PartitionIndex, TopicId, TopicIdPartition};
 use tarn_wire::messages::write_mirror_states_request::WriteMirrorStatePartition;
 use tarn_wire::messages::{
-    MirrorPartitionStateKey, MirrorPartitionStateValue, MirrorPositionKey, MirrorPositionValue,
+    MirrorFailoverReportKey, MirrorFailoverReportValue, MirrorPartitionStateKey, MirrorPartitionStateValue,
+    MirrorPositionKey, MirrorPositionValue,
 };
 use tarn_wire::{
     CoordinatorKey, EncodeError, ErrorCode, Str, coordinator_key_type, decode_key, decode_value, encode_key,
@@ -24,6 +29,7 @@ use tarn_wire::{
 use thiserror::Error;
 
 use crate::state::MirrorState;
+pub use reports::StopReport;
 
 /// The internal topic of mirror states.
 pub const STATE_TOPIC: &str = "__mirror_state";
@@ -93,7 +99,18 @@ pub enum StateRequest {
     /// The state of some partitions of a mirror.
     Read(String, Vec<TopicIdPartition>),
     /// A new state for some.
-    Write(String, Vec<(TopicIdPartition, WriteMirrorStatePartition)>),
+    Write(String, Vec<(TopicIdPartition, StateWrite)>),
+    /// The reports of all stops of a mirror.
+    Reports(String),
+}
+
+/// A new state of one partition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateWrite {
+    /// The topic's name, for the report of a stop.
+    pub topic: Str,
+    /// The state, as it is asked for.
+    pub state: WriteMirrorStatePartition,
 }
 
 /// What the coordinator answers, partition by partition in the order of the request.
@@ -103,6 +120,8 @@ pub enum StateResponse {
     Read(Vec<(TopicIdPartition, Option<PartitionState>)>),
     /// The new state epochs, or why a write was not taken.
     Written(Vec<(TopicIdPartition, Result<i32, WriteRefused>)>),
+    /// The reports there are here, in the order of their partitions.
+    Reports(Vec<(TopicIdPartition, StopReport)>),
 }
 
 /// Why a write was not taken.
@@ -157,6 +176,8 @@ impl WriteRefused {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MirrorCoordinator {
     states: BTreeMap<(String, TopicIdPartition), PartitionState>,
+    /// Kept until the mirror is deleted.
+    reports: BTreeMap<(String, TopicIdPartition), StopReport>,
 }
 
 impl MirrorCoordinator {
@@ -181,6 +202,17 @@ impl MirrorCoordinator {
                 decode_value(value.clone()).map_err(|error| error.to_string())?;
             self.states.entry(named).or_default().position = Some(position_of(&value));
             Ok(())
+        } else if kind == MirrorFailoverReportKey::TYPE {
+            let key: MirrorFailoverReportKey = decode_key(key.clone()).map_err(|error| error.to_string())?;
+            let named = named(&key.mirror_name, key.topic_id, key.partition);
+            let Some(value) = value else {
+                self.reports.remove(&named);
+                return Ok(());
+            };
+            let value: MirrorFailoverReportValue =
+                decode_value(value.clone()).map_err(|error| error.to_string())?;
+            self.reports.insert(named, StopReport::read(value));
+            Ok(())
         } else {
             Ok(())
         }
@@ -203,6 +235,11 @@ impl MirrorCoordinator {
                 }
                 (StateResponse::Written(results), records)
             }
+            StateRequest::Reports(mirror) => {
+                let of_mirror = self.reports.iter().filter(|((name, _), _)| *name == mirror);
+                let reports = of_mirror.map(|((_, partition), report)| (*partition, report.clone()));
+                (StateResponse::Reports(reports.collect()), Vec::new())
+            }
         }
     }
 
@@ -210,12 +247,13 @@ impl MirrorCoordinator {
         &mut self,
         mirror: &str,
         partition: TopicIdPartition,
-        write: &WriteMirrorStatePartition,
+        write: &StateWrite,
         records: &mut Vec<StateRecord>,
     ) -> Result<i32, WriteRefused> {
         let named = (mirror.to_owned(), partition);
         let known = self.states.get(&named).cloned().unwrap_or_default();
-        let next = known.after(write)?;
+        let next = known.after(&write.state)?;
+        let report = self.report_after(&named, write, &next);
         let mut written = vec![state_record(&named, &next).map_err(too_long)?];
         if next.position != known.position
             && let Some(position) = &next.position
@@ -225,10 +263,28 @@ impl MirrorCoordinator {
         if next.state.is_none() {
             written.remove(0);
         }
+        if let Some(report) = &report {
+            written.push(report.record(&named).map_err(too_long)?);
+        }
         records.append(&mut written);
         let state_epoch = next.state_epoch;
+        if let Some(report) = report {
+            self.reports.insert(named.clone(), report);
+        }
         self.states.insert(named, next);
         Ok(state_epoch)
+    }
+
+    /// The report that a write brings, where it is the first of its stop.
+    fn report_after(
+        &self,
+        named: &(String, TopicIdPartition),
+        write: &StateWrite,
+        next: &PartitionState,
+    ) -> Option<StopReport> {
+        let report = StopReport::of(write, next)?;
+        let is_first = self.reports.get(named).is_none_or(|known| known.version < report.version);
+        is_first.then_some(report)
     }
 
     fn forget(&mut self, named: &(String, TopicIdPartition), what: Forgotten) -> Result<(), String> {
@@ -252,6 +308,17 @@ enum Forgotten {
     Position,
 }
 
+impl Position {
+    /// Where the log has lost what the position claims it goes down, and never up again. What was known of the
+    /// source stays: that was before the stop.
+    fn lowered_to(self, given: Position) -> Position {
+        match given.offset < self.offset {
+            true => Position { epoch: given.epoch, offset: given.offset, ..self },
+            false => self,
+        }
+    }
+}
+
 impl PartitionState {
     /// What a write makes of this state.
     fn after(&self, write: &WriteMirrorStatePartition) -> Result<PartitionState, WriteRefused> {
@@ -267,13 +334,15 @@ impl PartitionState {
         }
         let mut next = self.clone();
         if write.last_mirror_offset != -1 {
-            next.position = Some(Position {
+            let given = Position {
                 epoch: Epoch(write.last_mirror_epoch),
                 offset: Offset(write.last_mirror_offset),
                 version: next.state_version.max(write.state_version),
                 source_offset: Offset(write.source_offset_last_known),
                 source_known_at_ms: write.source_offset_known_at_ms,
-            });
+            };
+            let known = self.position.filter(|known| known.version == given.version);
+            next.position = Some(known.map_or(given, |known| known.lowered_to(given)));
         }
         if write.state != -1 {
             next.enter(write)?;
@@ -381,114 +450,4 @@ fn position_of(value: &MirrorPositionValue) -> Position {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn the_hash_is_that_of_java() {
-        assert_eq!(hash_to_partition("", 50), PartitionIndex(0));
-        assert_eq!(hash_to_partition("a-to-b", 50), PartitionIndex(1_472_817_284 % 50));
-        assert_eq!(hash_to_partition("polygenelubricants", 50), PartitionIndex(0), "its hash is i32::MIN");
-    }
-
-    #[test]
-    fn a_deposed_leader_changes_nothing() {
-        let mut coordinator = MirrorCoordinator::default();
-        write(&mut coordinator, with(MirrorState::LogAlignment, 5, 0)).expect("it is the first");
-        let refused = write(&mut coordinator, with(MirrorState::Mirroring, 4, 1));
-        assert_eq!(refused, Err(WriteRefused::FencedLeader { given: Epoch(4), current: Epoch(5) }));
-        assert_eq!(read(&coordinator).and_then(|state| state.state), Some(MirrorState::LogAlignment));
-    }
-
-    #[test]
-    fn of_two_writers_with_one_state_epoch_only_the_first_is_taken() {
-        let mut coordinator = MirrorCoordinator::default();
-        assert_eq!(write(&mut coordinator, with(MirrorState::LogAlignment, 5, 0)), Ok(1));
-        assert_eq!(write(&mut coordinator, with(MirrorState::Mirroring, 5, 1)), Ok(2));
-        let refused = write(&mut coordinator, with(MirrorState::Failed, 5, 1));
-        assert_eq!(refused, Err(WriteRefused::FencedState { given: 1, current: 2 }));
-    }
-
-    #[test]
-    fn a_failure_remembers_the_state_before_it() {
-        let mut coordinator = MirrorCoordinator::default();
-        write(&mut coordinator, with(MirrorState::LogAlignment, 5, -1)).expect("it is the first");
-        write(&mut coordinator, with(MirrorState::Mirroring, 5, -1)).expect("it is in order");
-        for _ in 0..2 {
-            write(&mut coordinator, with(MirrorState::Failed, 5, -1)).expect("it is in order");
-            let state = read(&coordinator).expect("it was written");
-            assert_eq!(state.previous_state, Some(MirrorState::Mirroring));
-        }
-    }
-
-    #[test]
-    fn a_byte_that_is_no_state_is_refused() {
-        let mut coordinator = MirrorCoordinator::default();
-        let odd = WriteMirrorStatePartition { state: 77, ..Default::default() };
-        assert_eq!(write(&mut coordinator, odd), Err(WriteRefused::NotAState(77)));
-        assert_eq!(read(&coordinator), None);
-    }
-
-    proptest! {
-        /// A coordinator that replays the log of another answers like it.
-        #[test]
-        fn the_log_makes_the_same_coordinator_again(writes in prop::collection::vec(any_write(), 0..40)) {
-            let (mut first, mut log) = (MirrorCoordinator::default(), Vec::new());
-            for (index, write) in writes {
-                let named = TopicIdPartition { partition: PartitionIndex(index), ..partition() };
-                let (_, records) = first.handle(StateRequest::Write("m".into(), vec![(named, write)]));
-                log.extend(records);
-            }
-            let mut second = MirrorCoordinator::default();
-            for (key, value) in &log {
-                prop_assert_eq!(second.replay(key, value.as_ref()), Ok(()));
-            }
-            prop_assert_eq!(first, second);
-        }
-
-        /// No bytes make a coordinator panic.
-        #[test]
-        fn foreign_records_are_errors(key: Vec<u8>, value: Option<Vec<u8>>) {
-            let _ = MirrorCoordinator::default().replay(&key.into(), value.map(Bytes::from).as_ref());
-        }
-    }
-
-    fn any_write() -> impl Strategy<Value = (i32, WriteMirrorStatePartition)> {
-        (0..3i32, 0..9i8, -1..5i32, -1..6i32, -1..50i64, any::<bool>()).prop_map(
-            |(index, state, leader_epoch, state_epoch, last_mirror_offset, non_retryable)| {
-                let write = WriteMirrorStatePartition {
-                    state,
-                    leader_epoch,
-                    state_epoch,
-                    last_mirror_offset,
-                    non_retryable,
-                    ..Default::default()
-                };
-                (index, write)
-            },
-        )
-    }
-
-    fn with(state: MirrorState, leader_epoch: i32, state_epoch: i32) -> WriteMirrorStatePartition {
-        WriteMirrorStatePartition { state: state.to_byte(), leader_epoch, state_epoch, ..Default::default() }
-    }
-
-    fn partition() -> TopicIdPartition {
-        TopicIdPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(0) }
-    }
-
-    fn write(
-        coordinator: &mut MirrorCoordinator,
-        write: WriteMirrorStatePartition,
-    ) -> Result<i32, WriteRefused> {
-        match coordinator.handle(StateRequest::Write("m".into(), vec![(partition(), write)])).0 {
-            StateResponse::Written(mut results) => results.remove(0).1,
-            other => panic!("a write is answered as one, not {other:?}"),
-        }
-    }
-
-    fn read(coordinator: &MirrorCoordinator) -> Option<PartitionState> {
-        coordinator.states.get(&("m".to_owned(), partition())).cloned()
-    }
-}
+mod tests;

@@ -46,7 +46,10 @@ mod tests {
         }
         let ended = |point: &str| {
             let mut child = Command::new(std::env::current_exe().expect("it runs"));
-            child.args(["--exact", "crash_points::tests::a_process_ends_at_the_point_that_it_is_told_and_at_no_other"]);
+            child.args([
+                "--exact",
+                "crash_points::tests::a_process_ends_at_the_point_that_it_is_told_and_at_no_other",
+            ]);
             child.env(CHILD, "1").env("TARN_CRASH_AT", point);
             child.output().expect("it can be run").status
         };

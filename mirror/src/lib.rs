@@ -1,7 +1,8 @@
 //! Cluster mirroring (KIP-1279): pulling topics out of another cluster and keeping them as they are.
 //!
-//! The rules are sans-IO (`state`, `alignment`, `existing`, `coordinator`, `gaps`, `lag`, `outage`,
-//! `fetch::plan`, `sync`); around them stand the drivers that own connections and timers (`link`, `fetch::lane`, `manager`).
+//! The rules are sans-IO (`state`, `partition`, `alignment`, `existing`, `coordinator`, `gaps`, `known`, `lag`, `outage`,
+//! `fetch::plan`, `sync`); around them stand the drivers that own connections and timers (`link`, `fetch::lane`,
+//! `manager`).
 //! The crate reaches its own cluster through one trait, `local_cluster`.
 
 pub mod alignment;
@@ -11,6 +12,7 @@ pub mod crash_points;
 pub mod existing;
 pub mod fetch;
 pub mod gaps;
+pub mod known;
 pub mod lag;
 pub mod limits;
 pub mod link;

@@ -2,15 +2,20 @@
 //!
 //! Every fact that arrives is written down here, and `want` reads the next step from the facts alone, so a
 //! partition that starts, restarts, moves or recovers goes one way: read the state, compare histories,
-//! raise the epoch, write MIRRORING once, open the gate, fetch. Sans-IO; owned by the manager.
+//! raise the epoch, write MIRRORING once, open the gate, fetch. The way to STOPPED is in `stopping`, what is
+//! shown of all this in `shown`. Sans-IO; owned by the manager.
 //!
 //! Invariants:
 //! * MIRRORING is shown only while a lane fetches the partition, and where it left one through a fault, only
 //!   once something was appended since, or nothing was missing;
+//! * what is to be paused or stopped waits for nothing of the source, nor does it fail for that;
 //! * the gate opens only after MIRRORING is persisted and histories were compared, and it is closed
 //!   before they are compared again;
 //! * a state is written only where it may follow the one before;
 //! * waiting for the source's metadata or for this cluster is no failure.
+
+mod shown;
+mod stopping;
 
 use std::sync::Arc;
 
@@ -21,10 +26,11 @@ use crate::alignment::{Alignment, Content};
 use crate::backoff::Backoff;
 use crate::gaps::{Gap, Gaps};
 use crate::limits;
-use crate::local_cluster::MirrorGeneration;
+use crate::local_cluster::{LastPosition, MirrorGeneration};
 use crate::reasons::{Reason, Treatment};
 use crate::source::metadata::SourceLeader;
 use crate::state::MirrorState;
+use stopping::Stop;
 
 /// What the metadata says of a mirrored partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +58,8 @@ pub struct Persisted {
     pub message: Option<Arc<str>>,
     /// The state before FAILED.
     pub previous: Option<MirrorState>,
+    /// Up to where it was mirrored when it was last stopped.
+    pub position: Option<LastPosition>,
 }
 
 /// From where to fetch, once histories were compared.
@@ -96,6 +104,10 @@ pub enum Want {
     CloseGate,
     /// To have it opened.
     OpenGate,
+    /// To have all that is in the log made durable and committed.
+    Flush,
+    /// To have the log ended for the mirror.
+    EndLog,
     /// To be fetched.
     Fetch(SourceLeader, Aligned, MirrorGeneration),
     /// To be fetched no more.
@@ -153,7 +165,9 @@ pub struct Partition {
     attempts_used: u16,
     holds: u32,
     gaps: Gaps,
-    busy: bool,
+    stop: Stop,
+    /// The step that is under way.
+    busy: Option<Want>,
 }
 
 impl Partition {
@@ -177,13 +191,14 @@ impl Partition {
             attempts_used: 0,
             holds: 0,
             gaps: Gaps::default(),
-            busy: false,
+            stop: Stop::default(),
+            busy: None,
         }
     }
 
     /// The next step.
     pub fn want(&self, now_ms: u64) -> Want {
-        if self.busy {
+        if self.busy.is_some() {
             return Want::Nothing;
         }
         if self.in_lane {
@@ -192,87 +207,24 @@ impl Partition {
         if self.gate == GateNow::MustClose {
             return self.held_or(now_ms, Want::CloseGate);
         }
-        if self.bound.desired != DesiredState::Mirroring {
-            return if self.persisted.is_none() {
-                self.held_or(now_ms, Want::ReadState)
-            } else {
-                Want::Nothing
-            };
-        }
         let Some(persisted) = &self.persisted else { return self.held_or(now_ms, Want::ReadState) };
-        if self.is_written_off(persisted) {
-            return Want::Nothing;
-        }
-        if self.terminal.is_some() {
-            return self.held_or(now_ms, Want::WriteState(MirrorState::Failed));
-        }
-        let begins = match persisted.state {
-            None | Some(MirrorState::Stopped) => true,
-            // What was mirrored before it failed goes on where it was.
-            Some(MirrorState::Failed) => self.content() == Content::Local,
-            Some(_) => false,
+        let step = match self.bound.desired {
+            DesiredState::Mirroring => self.want_to_mirror(persisted, now_ms),
+            DesiredState::Paused => want_to_pause(persisted),
+            DesiredState::Stopping => self.want_to_stop(persisted, now_ms),
+            DesiredState::Stopped => Want::Nothing,
         };
-        let step =
-            if begins { Want::WriteState(MirrorState::LogAlignment) } else { self.want_to_fetch(now_ms) };
         match step {
-            // A pause or a stop that has begun must end before it is mirrored again.
+            Want::Nothing => Want::Nothing,
+            // A stop that has begun must end before it is mirrored again.
             Want::WriteState(next) if !next.may_follow(persisted.state) => Want::Nothing,
             step => self.held_or(now_ms, step),
         }
     }
 
-    /// The state to show: MIRRORING only where it is fetched, and not where that has not helped yet.
-    pub fn state(&self) -> MirrorState {
-        if self.terminal.is_some() || self.failure.is_some() {
-            return MirrorState::Failed;
-        }
-        let Some(persisted) = &self.persisted else { return MirrorState::LogAlignment };
-        match persisted.state {
-            Some(MirrorState::Mirroring) if self.in_lane && !self.doubted => MirrorState::Mirroring,
-            Some(MirrorState::Mirroring) if self.bound.desired != DesiredState::Mirroring => {
-                MirrorState::Mirroring
-            }
-            None | Some(MirrorState::Mirroring | MirrorState::LogAlignment) if self.raising.is_some() => {
-                MirrorState::EpochFencing
-            }
-            None | Some(MirrorState::Mirroring) => MirrorState::LogAlignment,
-            Some(MirrorState::Failed) if self.is_older(persisted) => MirrorState::LogAlignment,
-            Some(state) => state,
-        }
-    }
-
-    /// The reason and message to show.
-    pub fn trouble(&self) -> Option<(Reason, Arc<str>)> {
-        if let Some(terminal) = &self.terminal {
-            return Some(terminal.clone());
-        }
-        // What failed may be over by now; what holds up the next try is not.
-        if let Some(trouble) = self.held.as_ref().or(self.failure.as_ref()) {
-            return Some((trouble.reason, trouble.message.clone()));
-        }
-        let failed =
-            self.persisted.as_ref().filter(|persisted| persisted.state == Some(MirrorState::Failed))?;
-        Some((failed.reason?, failed.message.clone().unwrap_or_default()))
-    }
-
-    /// What is to be shown where nothing is wrong now.
-    pub fn notice(&self) -> Option<(Reason, Arc<str>)> {
-        Some((Reason::SourceGap, Arc::from(self.gaps.said()?)))
-    }
-
     /// The source removed something before it was copied; how much of that is news.
     pub fn missed(&mut self, gap: Gap) -> u64 {
         self.gaps.add(gap)
-    }
-
-    /// Which retry it is in; 0 for none, −1 where it is not tried again.
-    pub fn retry_attempt(&self) -> i16 {
-        match self.state() {
-            _ if self.terminal.is_some() => -1,
-            _ if self.failure.is_some() => i16::try_from(self.attempts).unwrap_or(i16::MAX),
-            MirrorState::Failed => -1,
-            _ => 0,
-        }
     }
 
     /// Whose records its log may hold.
@@ -310,14 +262,25 @@ impl Partition {
         is_wanted && !self.in_lane && self.source.is_none()
     }
 
-    /// A step has begun: until it ends, nothing else is wanted.
-    pub fn begin(&mut self) {
-        self.busy = true;
+    /// A step has begun, which is this: until it ends, nothing else is wanted.
+    pub fn begin(&mut self, step: Want) {
+        self.busy = Some(step);
     }
 
     /// The step has ended, with whatever is told next.
     pub fn end(&mut self) {
-        self.busy = false;
+        self.busy = None;
+    }
+
+    /// Gives up a question to the source that is under way and whose answer nobody wants any more: a pause or a
+    /// stop does not wait for a source that may never answer. True where there was one; its answer must not be told.
+    pub fn gives_up_source(&mut self) -> bool {
+        let asks = matches!(self.busy, Some(Want::Compare(_)));
+        let gives_up = asks && self.bound.desired != DesiredState::Mirroring;
+        if gives_up {
+            self.busy = None;
+        }
+        gives_up
     }
 
     /// The metadata has changed.
@@ -329,9 +292,14 @@ impl Partition {
             self.parted = false;
             (self.attempts, self.attempts_used, self.holds) = (0, 0, 0);
             self.gaps = Gaps::default();
+            self.stop = Stop::default();
+            // Histories are compared before the first append under a new version.
+            self.aligned = None;
             if !self.in_lane {
                 self.gate = GateNow::MustClose;
             }
+        } else if bound.leader_epoch != self.bound.leader_epoch {
+            self.stop.led_anew(bound.leader_epoch, self.raising.map(|raising| raising.above));
         }
         self.bound = bound;
         if self.raising.is_some_and(|raising| bound.leader_epoch > raising.above) {
@@ -364,6 +332,7 @@ impl Partition {
             reason: why.map(|(reason, _)| *reason),
             message: why.map(|(_, message)| message.clone()),
             previous,
+            position: before.and_then(|before| before.position),
         });
         self.went_well();
     }
@@ -477,6 +446,13 @@ impl Partition {
         spread: f64,
         policy: &RetryPolicy,
     ) {
+        if self.bound.desired != DesiredState::Mirroring {
+            // What the source does or does not is nothing to a pause or a stop, which are tried without end.
+            if is_of_this_cluster(reason) {
+                self.hold(reason, message, now_ms, spread);
+            }
+            return;
+        }
         match reason.treatment() {
             Treatment::Terminal => self.fails_for_good(reason, message),
             Treatment::Retried if !is_waited_for(reason) => {
@@ -492,11 +468,15 @@ impl Partition {
                 self.held = None;
             }
             Treatment::Retried | Treatment::OfTheLink | Treatment::Notice => {
-                self.holds = self.holds.saturating_add(1);
-                let until_ms = now_ms + Backoff::new(limits::HOLD_MS).wait_ms(self.holds, spread);
-                self.held = Some(Trouble { reason, message, until_ms });
+                self.hold(reason, message, now_ms, spread);
             }
         }
+    }
+
+    fn hold(&mut self, reason: Reason, message: Arc<str>, now_ms: u64, spread: f64) {
+        self.holds = self.holds.saturating_add(1);
+        let until_ms = now_ms + Backoff::new(limits::HOLD_MS).wait_ms(self.holds, spread);
+        self.held = Some(Trouble { reason, message, until_ms });
     }
 
     fn fails_for_good(&mut self, reason: Reason, message: Arc<str>) {
@@ -518,6 +498,25 @@ impl Partition {
         self.want_epoch(now_ms).map_or(Want::Nothing, |want| self.held_or(now_ms, want))
     }
 
+    fn want_to_mirror(&self, persisted: &Persisted, now_ms: u64) -> Want {
+        if self.is_written_off(persisted) {
+            return Want::Nothing;
+        }
+        if self.terminal.is_some() {
+            return Want::WriteState(MirrorState::Failed);
+        }
+        match persisted.state {
+            None | Some(MirrorState::Stopped) => Want::WriteState(MirrorState::LogAlignment),
+            // What was mirrored before it failed goes on where it was.
+            Some(MirrorState::Failed) if self.content() == Content::Local => {
+                Want::WriteState(MirrorState::LogAlignment)
+            }
+            // A pause that has begun ends before it is mirrored again.
+            Some(MirrorState::Pausing) => Want::WriteState(MirrorState::Paused),
+            Some(_) => self.want_to_fetch(now_ms),
+        }
+    }
+
     fn want_to_fetch(&self, now_ms: u64) -> Want {
         let Some(source) = self.source else { return Want::SourceMetadata };
         let Some(aligned) = self.aligned else { return Want::Compare(source) };
@@ -535,17 +534,20 @@ impl Partition {
 
     /// What the leader epoch needs, if anything.
     fn want_epoch(&self, now_ms: u64) -> Option<Want> {
-        if let Some(Raising { asked_at_ms, .. }) = self.raising {
-            let again_at_ms = asked_at_ms + limits::EPOCH_SHOWN_WITHIN_MS;
-            if now_ms < again_at_ms {
-                return Some(Want::Wait(again_at_ms));
-            }
+        if let Some(wait) = self.wait_for_raised(now_ms) {
+            return Some(wait);
         }
         let ours = self.bound.leader_epoch.0;
         let at_source = self.source.map_or(Epoch::NONE, |source| source.epoch);
         let needed = self.behind.unwrap_or(Epoch::NONE).max(at_source);
         let is_near = needed.0 > ours.saturating_sub(limits::EPOCH_MARGIN) && needed != Epoch::NONE;
         is_near.then(|| Want::RaiseEpoch(Epoch(needed.0.saturating_add(limits::EPOCH_LEAP))))
+    }
+
+    /// The controller has raised the epoch: the metadata will show it soon, or it is asked again.
+    fn wait_for_raised(&self, now_ms: u64) -> Option<Want> {
+        let again_at_ms = self.raising?.asked_at_ms + limits::EPOCH_SHOWN_WITHIN_MS;
+        (now_ms < again_at_ms).then_some(Want::Wait(again_at_ms))
     }
 
     fn held_or(&self, now_ms: u64, step: Want) -> Want {
@@ -564,6 +566,27 @@ impl Partition {
     fn is_older(&self, persisted: &Persisted) -> bool {
         persisted.version < self.bound.version
     }
+}
+
+/// What was mirroring is paused in two steps; whatever else it was is kept until it is resumed.
+fn want_to_pause(persisted: &Persisted) -> Want {
+    match persisted.state {
+        Some(MirrorState::Mirroring) => Want::WriteState(MirrorState::Pausing),
+        Some(MirrorState::Pausing) => Want::WriteState(MirrorState::Paused),
+        _ => Want::Nothing,
+    }
+}
+
+/// Reasons that this cluster gives, whatever its source is like.
+fn is_of_this_cluster(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::DestinationStorage
+            | Reason::DestinationUnderMinIsr
+            | Reason::DestinationNoLeader
+            | Reason::CoordinatorUnavailable
+            | Reason::ControllerUnavailable
+    )
 }
 
 /// Failures that say nothing of the data and end by themselves, when the disk here has room again. They are

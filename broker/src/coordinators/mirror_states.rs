@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use tarn_image::MetadataImage;
 use tarn_mirror::coordinator::{
-    PartitionState, STATE_TOPIC, StateRequest, StateResponse, WriteRefused, coordinator_partition,
+    PartitionState, STATE_TOPIC, StateRequest, StateResponse, StateWrite, WriteRefused, coordinator_partition,
 };
 use tarn_record::TopicIdPartition;
 use tarn_runtime::channel::{self, Reply};
@@ -121,7 +121,7 @@ pub async fn write(
     let mut allowed = Vec::with_capacity(writes.len());
     for (partition, write) in writes {
         match check_bound(&image, mirror, partition) {
-            Ok(()) => allowed.push((partition, write)),
+            Ok(topic) => allowed.push((partition, StateWrite { topic: topic.into(), state: write })),
             Err(why) => {
                 written.insert(partition, Err(Unwritten::Unbound(why)));
             }
@@ -157,8 +157,12 @@ pub async fn write(
     written
 }
 
-/// Checks that the metadata knows a partition as one of the mirror's.
-fn check_bound(image: &MetadataImage, mirror: &str, partition: TopicIdPartition) -> Result<(), Unbound> {
+/// Checks that the metadata knows a partition as one of the mirror's; the name of its topic.
+fn check_bound<'a>(
+    image: &'a MetadataImage,
+    mirror: &str,
+    partition: TopicIdPartition,
+) -> Result<&'a str, Unbound> {
     if image.mirror(mirror).is_none() {
         return Err(Unbound::Mirror(mirror.to_owned()));
     }
@@ -167,7 +171,7 @@ fn check_bound(image: &MetadataImage, mirror: &str, partition: TopicIdPartition)
         return Err(Unbound::Partition(partition));
     }
     match image.bindings().of(&topic.name) {
-        Some(binding) if *binding.mirror == *mirror => Ok(()),
+        Some(binding) if *binding.mirror == *mirror => Ok(&topic.name),
         _ => Err(Unbound::Topic { topic: topic.name.to_string(), mirror: mirror.to_owned() }),
     }
 }
@@ -221,7 +225,7 @@ mod tests {
     #[test]
     fn a_state_is_kept_of_nothing_that_the_metadata_does_not_bind_to_the_mirror() {
         let image = image();
-        assert_eq!(check_bound(&image, "m", at(TOPIC, 0)), Ok(()));
+        assert_eq!(check_bound(&image, "m", at(TOPIC, 0)), Ok("t"));
         let refused = |mirror: &str, partition| {
             Unwritten::Unbound(check_bound(&image, mirror, partition).expect_err("it is invented")).code()
         };

@@ -25,6 +25,11 @@ impl Clock {
         Clock { began: Instant::now() }
     }
 
+    /// The clock on the wall, which others read too: milliseconds since 1970. It may be set back.
+    pub fn wall_ms(&self) -> i64 {
+        tarn_runtime::wall_clock_ms()
+    }
+
     /// Milliseconds since it began.
     pub fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)

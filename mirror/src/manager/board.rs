@@ -9,6 +9,7 @@ use std::time::Duration;
 use tarn_record::{BrokerId, Offset, TopicIdPartition};
 
 use crate::fetch::progress::{Clock, LaneProgress};
+use crate::known::SourceKnown;
 use crate::reasons::Reason;
 use crate::state::MirrorState;
 
@@ -147,6 +148,13 @@ impl Board {
         }
     }
 
+    /// What the lane that a partition was last given to knows of the source.
+    pub(super) fn known_of_source(&self, mirror: &str, partition: TopicIdPartition) -> Option<SourceKnown> {
+        let lane = self.mirrors().get(mirror)?.partitions.get(&partition)?.1.clone()?;
+        let lag = lane.of(partition)?.0?;
+        Some(SourceKnown::of(&lag, self.clock.now_ms()))
+    }
+
     pub(super) fn erase(&self, mirror: &str, partition: TopicIdPartition) {
         if let Some(board) = self.mirrors().get_mut(mirror) {
             board.partitions.remove(&partition);
@@ -251,6 +259,16 @@ impl Task {
     }
 }
 
+impl Written {
+    /// False for what is paused or stopped, to which no trouble of the source or of the mirror's configuration is any.
+    fn needs_source(&self) -> bool {
+        !matches!(
+            self.state,
+            MirrorState::Pausing | MirrorState::Paused | MirrorState::Stopping | MirrorState::Stopped
+        )
+    }
+}
+
 impl MirrorBoard {
     /// That a question is out for too long.
     fn silence(&self, question: Question, now_ms: u64) -> Option<(Reason, Arc<str>)> {
@@ -266,7 +284,9 @@ impl MirrorBoard {
     /// That the source has become another cluster comes first; then a partition's own trouble, its link's,
     /// that of finding the source at all, that it does not answer, and what it has missed.
     fn standing(&self, partition: TopicIdPartition, now_ms: u64) -> Option<Standing> {
-        if let Some(why) = &self.unusable {
+        let known = self.partitions.get(&partition);
+        let needs_source = known.is_none_or(|(written, _)| written.needs_source());
+        if let Some(why) = self.unusable.as_ref().filter(|_| needs_source) {
             return Some(Standing {
                 state: MirrorState::Failed,
                 retry_attempt: -1,
@@ -278,7 +298,7 @@ impl MirrorBoard {
                 last_fetch_age_ms: None,
             });
         }
-        let (written, lane) = self.partitions.get(&partition)?;
+        let (written, lane) = known?;
         let metadata = self.tasks.get(&TaskName::Metadata);
         let elsewhere = metadata.filter(|task| written.waits_for_source && task.leads_elsewhere());
         let of_the_link = || {
@@ -286,7 +306,7 @@ impl MirrorBoard {
             Some((trouble.reason, trouble.message_at(now_ms).into()))
         };
         let of_the_source = || {
-            let is_waiting = !written.is_in_lane && written.state != MirrorState::Failed;
+            let is_waiting = !written.is_in_lane && needs_source && written.state != MirrorState::Failed;
             metadata.filter(|_| is_waiting)?.trouble.clone()
         };
         let of_its_silence = || {

@@ -12,7 +12,7 @@ use super::job::{Item, Outcome, Site};
 use crate::alignment::{
     Alignment, BatchThere, Content, SameBatch, align, compare_batch, has_batch_to_compare,
 };
-use crate::local_cluster::{LocalCluster, LocalError};
+use crate::local_cluster::LocalCluster;
 use crate::partition::Want;
 use crate::reasons::Reason;
 use crate::source::batches::{self, BatchLimits, BatchQuestion};
@@ -76,7 +76,7 @@ async fn here(
                 asked.push(Asked { index, partition, leader, content, question });
             }
             Err(error) => {
-                outcomes.insert(index, local_failure(&error));
+                outcomes.insert(index, Outcome::refused_here(&error));
             }
         }
     }
@@ -141,7 +141,7 @@ async fn with_newest_batches(
                 outcomes.insert(asked.index, Outcome::Compared(asked.leader, alignment));
             }
             Err(error) => {
-                outcomes.insert(asked.index, local_failure(&error));
+                outcomes.insert(asked.index, Outcome::refused_here(&error));
             }
         }
     }
@@ -222,16 +222,6 @@ async fn judge(
         };
         outcomes.insert(asked.index, outcome);
     }
-}
-
-fn local_failure(error: &LocalError) -> Outcome {
-    let reason = match error {
-        LocalError::Storage { .. } => Reason::DestinationStorage,
-        LocalError::Unanswered { .. } | LocalError::NotLeader(_) | LocalError::NotEnded { .. } => {
-            Reason::DestinationNoLeader
-        }
-    };
-    Outcome::Failed(reason, error.to_string())
 }
 
 fn unreached(error: &SourceError) -> Outcome {

@@ -33,7 +33,7 @@ impl Mirror {
         context: &Context<'_>,
     ) {
         let now_ms = context.now_ms;
-        if self.refresh.due_ms(now_ms) > now_ms {
+        if self.is_unusable() || self.refresh.due_ms(now_ms) > now_ms {
             return;
         }
         self.refresh.begin(now_ms, limits.refresh_ms);
@@ -312,7 +312,7 @@ impl Mirror {
 }
 
 /// True on the broker that does what is done once for a mirror: the one that leads its home partition.
-fn is_home(mirror: &str, image: &MetadataImage, us: BrokerId) -> bool {
+pub(super) fn is_home(mirror: &str, image: &MetadataImage, us: BrokerId) -> bool {
     let Some(topic) = image.topics().by_name(STATE_TOPIC) else { return false };
     let home = home_partition(mirror, i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX));
     topic.partitions.get(&home).is_some_and(|registration| registration.leader == us)

@@ -10,7 +10,9 @@ use tarn_wire::ErrorCode;
 
 use crate::alignment::{Alignment, Content};
 use crate::fetch::budget::FetchBudget;
-use crate::local_cluster::MirrorGeneration;
+use crate::fetch::progress::Clock;
+use crate::known::SourceKnown;
+use crate::local_cluster::{LastPosition, LocalError, LogEnded, LogEnds, MirrorGeneration};
 use crate::partition::{Bound, Persisted, Want};
 use crate::reasons::Reason;
 use crate::source::connections::Connections;
@@ -30,6 +32,10 @@ pub(super) enum Work {
     Compare(BrokerId),
     /// Having the controller raise leader epochs.
     RaiseEpochs,
+    /// Making logs durable and committed.
+    Flush,
+    /// Ending logs for the mirror.
+    EndLogs,
 }
 
 impl Work {
@@ -41,6 +47,8 @@ impl Work {
             Want::OpenGate | Want::CloseGate => Some(Work::Gates),
             Want::Compare(leader) => Some(Work::Compare(leader.broker)),
             Want::RaiseEpoch(_) => Some(Work::RaiseEpochs),
+            Want::Flush => Some(Work::Flush),
+            Want::EndLog => Some(Work::EndLogs),
             Want::Nothing | Want::Wait(_) | Want::SourceMetadata | Want::Fetch(..) | Want::LeaveLane => None,
         }
     }
@@ -50,7 +58,9 @@ impl Work {
     pub(super) fn is_wanted(self, want: Want) -> bool {
         let coordinator = match self {
             Work::ReadStates(coordinator) | Work::WriteStates(coordinator) => coordinator,
-            Work::Gates | Work::Compare(_) | Work::RaiseEpochs => PartitionIndex(0),
+            Work::Gates | Work::Compare(_) | Work::RaiseEpochs | Work::Flush | Work::EndLogs => {
+                PartitionIndex(0)
+            }
         };
         Work::of(want, coordinator) == Some(self)
     }
@@ -61,6 +71,7 @@ impl Work {
             Work::ReadStates(_) | Work::WriteStates(_) => Reason::CoordinatorUnavailable,
             Work::Gates | Work::Compare(_) => Reason::DestinationNoLeader,
             Work::RaiseEpochs => Reason::ControllerUnavailable,
+            Work::Flush | Work::EndLogs => Reason::DestinationStorage,
         }
     }
 
@@ -83,6 +94,12 @@ pub(super) struct Item {
     pub(super) state_epoch: i32,
     pub(super) trouble: Option<(Reason, Arc<str>)>,
     pub(super) content: Content,
+    /// The last mirror position of the stop that is under way.
+    pub(super) position: Option<LastPosition>,
+    /// How that stop ended the log.
+    pub(super) ended: Option<Arc<LogEnded>>,
+    /// What is known of the source.
+    pub(super) known: Option<SourceKnown>,
 }
 
 /// What became of it.
@@ -92,8 +109,10 @@ pub(super) enum Outcome {
     Read(Persisted),
     /// The coordinator has written the state as this number, for this version of the binding.
     Written { state: MirrorState, state_epoch: i32, version: i64 },
-    /// Somebody else has written meanwhile.
-    WrittenByOthers,
+    /// The same for STOPPING, with this position and what was known of the source.
+    StoppingWritten { position: LastPosition, known: Option<SourceKnown>, state_epoch: i32, version: i64 },
+    /// Somebody else has written meanwhile, or this was written and the answer lost.
+    WrittenByOthers(String),
     /// The gate is closed.
     GateClosed,
     /// The gate is open.
@@ -102,15 +121,41 @@ pub(super) enum Outcome {
     Compared(SourceLeader, Alignment),
     /// The controller has raised the leader epoch above this; the metadata will show it.
     Raised(Epoch),
+    /// All of the log is durable and committed.
+    Flushed(LogEnds),
+    /// The log is ended.
+    Ended(LogEnded),
+    /// The owning core does not end the log.
+    EndRefused(Reason, String),
     /// The source's broker does not lead it.
     SourceLost(ErrorCode),
     /// It went wrong.
     Failed(Reason, String),
 }
 
+impl Outcome {
+    /// What an owning core's refusal means.
+    pub(super) fn refused_here(error: &LocalError) -> Outcome {
+        Outcome::Failed(reason_here(error), error.to_string())
+    }
+}
+
+/// Why an owning core does not answer.
+pub(super) fn reason_here(error: &LocalError) -> Reason {
+    match error {
+        LocalError::Storage { .. } => Reason::DestinationStorage,
+        LocalError::Unanswered { .. } | LocalError::NotLeader(_) | LocalError::NotEnded { .. } => {
+            Reason::DestinationNoLeader
+        }
+    }
+}
+
 /// Where work is done.
 pub(super) struct Site {
     pub(super) mirror: Arc<str>,
+    /// The id of the cluster that is mirrored, where it is pinned.
+    pub(super) source_cluster_id: Option<Arc<str>>,
+    pub(super) clock: Clock,
     pub(super) connections: Rc<Connections>,
     /// The source broker that is asked, where one is.
     pub(super) endpoint: Option<Endpoint>,

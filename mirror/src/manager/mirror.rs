@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tarn_image::MetadataImage;
-use tarn_image::config::mirror::{InvalidMirror, MirrorConfig};
+use tarn_image::config::mirror::{InvalidMirror, MirrorConfig, stored};
 use tarn_image::configs::ConfigMap;
+use tarn_image::mirrors::{BOOTSTRAP_SERVERS, SOURCE_CLUSTER_ID};
+use tarn_image::{DesiredState, MetadataImage};
 use tarn_record::{BrokerId, PartitionIndex, TopicId, TopicIdPartition};
 use tarn_runtime::{Queue, spawn};
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
 use super::board::{Board, Question, Written};
+use super::completing::Completing;
 use super::job::{Item, Outcome, Site, Work};
 use super::lanes::Lanes;
 use super::news::{HowLong, News};
@@ -26,6 +28,7 @@ use crate::fetch::lane::{LaneReport, Leaving, Left};
 use crate::fetch::plan::{LeaderHint, TopicAtSource};
 use crate::fetch::progress::LaneProgress;
 use crate::gaps::Gap;
+use crate::known::SourceKnown;
 use crate::limits;
 use crate::local_cluster::{Gate, GateOrder, LocalCluster};
 use crate::metrics::MirrorMetrics;
@@ -34,6 +37,7 @@ use crate::partition::{Bound, Partition, RetryPolicy, Want};
 use crate::reasons::Reason;
 use crate::source::connections::Connections;
 use crate::source::metadata::SourceLeader;
+use crate::state::MirrorState;
 
 /// Keys that filter what is mirrored: a change of them leaves connections alone.
 const FILTERS: [&str; 6] = [
@@ -65,6 +69,9 @@ pub(super) struct Mirror {
     pub(super) partitions: BTreeMap<TopicIdPartition, Member>,
     pub(super) lanes: Lanes,
     pub(super) refresh: Refresh,
+    pub(super) completing: Completing,
+    /// Why nothing is mirrored: the configuration cannot be used. Pausing and stopping need none of it.
+    unusable: bool,
     /// Partitions by the work they want; looked at again when the work begins.
     queues: BTreeMap<Work, BTreeSet<TopicIdPartition>>,
     running: BTreeSet<Work>,
@@ -91,6 +98,8 @@ pub(super) struct Member {
     life: u64,
     /// The last that the log was told of it.
     told: Health,
+    /// What the lanes that it has left knew of the source.
+    known: Option<SourceKnown>,
 }
 
 /// How a partition is, as far as the log is told.
@@ -120,6 +129,8 @@ impl Mirror {
             partitions: BTreeMap::new(),
             lanes: Lanes::default(),
             refresh: Refresh::new(now_ms),
+            completing: Completing::default(),
+            unusable: false,
             queues: BTreeMap::new(),
             running: BTreeSet::new(),
             ready: BTreeSet::new(),
@@ -130,9 +141,25 @@ impl Mirror {
         })
     }
 
+    /// A mirror whose configuration cannot be used. It mirrors nothing and asks no source; what is to be paused or
+    /// stopped is.
+    pub(super) fn unusable(life: Life, configs: &ConfigMap, own_cluster_id: String, now_ms: u64) -> Mirror {
+        let nowhere = stored([(BOOTSTRAP_SERVERS, Some("unusable.invalid:1"))]);
+        let mirror = nowhere.and_then(|nowhere| Mirror::new(life, &nowhere, own_cluster_id, now_ms));
+        let mirror = mirror.expect("an address alone is a whole configuration");
+        Mirror { configs: configs.clone(), unusable: true, ..mirror }
+    }
+
+    pub(super) fn is_unusable(&self) -> bool {
+        self.unusable
+    }
+
     /// Takes another configuration over where only filters changed; false where the mirror must begin
     /// another life, or cannot.
     pub(super) fn reconfigure(&mut self, configs: &ConfigMap) -> bool {
+        if self.unusable {
+            return false;
+        }
         let of_connections = |map: &ConfigMap| -> ConfigMap {
             let kept = map.iter().filter(|(key, _)| !FILTERS.contains(&&***key));
             kept.map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -171,10 +198,17 @@ impl Mirror {
         });
         match self.partitions.get_mut(&partition) {
             Some(member) if member.partition.bound() == bound => return,
-            Some(member) => member.partition.rebound(bound),
+            Some(member) => {
+                member.partition.rebound(bound);
+                if member.partition.gives_up_source() {
+                    // Whatever the source answers at last is of another life.
+                    member.life = life;
+                }
+            }
             None => {
                 self.news.joined(context.now_ms, topic);
-                let member = Member { partition: Partition::new(bound), life, told: Health::Well };
+                let member =
+                    Member { partition: Partition::new(bound), life, told: Health::Well, known: None };
                 self.partitions.insert(partition, member);
             }
         }
@@ -183,19 +217,29 @@ impl Mirror {
 
     /// A partition is led here no more, or not bound to this mirror.
     pub(super) fn unbind(&mut self, partition: TopicIdPartition, cluster: &impl LocalCluster, board: &Board) {
-        if self.partitions.remove(&partition).is_some() {
+        self.unbind_all(vec![partition], cluster, board);
+    }
+
+    fn unbind_all(&mut self, partitions: Vec<TopicIdPartition>, cluster: &impl LocalCluster, board: &Board) {
+        let mut open = Vec::new();
+        for partition in partitions {
+            let Some(member) = self.partitions.remove(&partition) else { continue };
             self.lanes.remove(partition);
-            close(cluster, vec![partition]);
             board.erase(&self.life.mirror, partition);
+            if !member.partition.is_closed() {
+                open.push(partition);
+            }
+        }
+        if !open.is_empty() {
+            close(cluster, open);
         }
     }
 
     /// A topic has left the mirror.
     pub(super) fn unbind_topic(&mut self, topic: TopicId, cluster: &impl LocalCluster, board: &Board) {
         self.topics.remove(&topic);
-        for partition in self.partitions_of(topic) {
-            self.unbind(partition, cluster, board);
-        }
+        self.completing.gone(topic);
+        self.unbind_all(self.partitions_of(topic), cluster, board);
     }
 
     /// Closes the gates of all partitions: the mirror is gone.
@@ -223,10 +267,14 @@ impl Mirror {
         let mut want = member.partition.want(context.now_ms);
         if want == Want::LeaveLane {
             self.lanes.leave(partition);
-            member.partition.left_lane();
+            member.left_lane(&self.life.mirror, partition, context);
             want = member.partition.want(context.now_ms);
         }
+        if member.partition.has_stopped() {
+            self.completing.look_at(partition.topic_id);
+        }
         match want {
+            _ if self.unusable && member.partition.bound().desired == DesiredState::Mirroring => {}
             Want::Nothing | Want::LeaveLane => {}
             Want::Wait(until_ms) => {
                 self.timers.insert((until_ms, partition));
@@ -298,7 +346,8 @@ impl Mirror {
     /// When something is to be done without anything happening.
     pub(super) fn look_again_ms(&self, context: &Context<'_>) -> u64 {
         let timer_ms = self.timers.first().map_or(u64::MAX, |(at_ms, _)| *at_ms);
-        let due_ms = self.refresh.due_ms(context.now_ms).min(self.news.due_ms());
+        let refresh_ms = if self.unusable { u64::MAX } else { self.refresh.due_ms(context.now_ms) };
+        let due_ms = refresh_ms.min(self.news.due_ms()).min(self.completing.due_ms());
         timer_ms.min(due_ms).min(self.lanes.idle_until_ms())
     }
 
@@ -324,6 +373,8 @@ impl Mirror {
             let (life, shared, cluster) = (self.life.clone(), context.shared.clone(), cluster.clone());
             let site = Site {
                 mirror: life.mirror.clone(),
+                source_cluster_id: self.configs.get(SOURCE_CLUSTER_ID).cloned(),
+                clock: context.shared.clock,
                 connections: self.connections.clone(),
                 endpoint: work.broker().and_then(|broker| self.brokers.get(&broker).cloned()),
                 config: self.config.clone(),
@@ -355,7 +406,13 @@ impl Mirror {
             let Some(topic) = self.topics.get(&partition.topic_id).filter(|_| work.is_wanted(want)) else {
                 continue;
             };
-            member.partition.begin();
+            member.partition.begin(want);
+            let known = match want {
+                Want::WriteState(MirrorState::Stopping | MirrorState::Stopped) => {
+                    member.known_of_source(&self.life.mirror, partition, context)
+                }
+                _ => None,
+            };
             items.push(Item {
                 partition,
                 life: member.life,
@@ -365,6 +422,9 @@ impl Mirror {
                 state_epoch: member.partition.state_epoch(),
                 trouble: member.partition.trouble(),
                 content: member.partition.content(),
+                position: member.partition.position(),
+                ended: member.partition.ended().cloned(),
+                known,
             });
         }
         items
@@ -398,10 +458,23 @@ impl Mirror {
             Outcome::Written { state, state_epoch, version } => {
                 partition.state_written(state, state_epoch, version);
             }
-            Outcome::WrittenByOthers => partition.state_unknown(),
+            Outcome::StoppingWritten { position, known, state_epoch, version } => {
+                partition.stopping_written(position, known, state_epoch, version);
+            }
+            Outcome::WrittenByOthers(why) => {
+                partition.state_unknown();
+                // Where that goes on, as under metadata that are behind, it is not read without a pause.
+                self.fail(at, Reason::CoordinatorUnavailable, why.into(), context);
+            }
             Outcome::GateClosed => partition.gate_closed(),
             Outcome::GateOpened(generation) => partition.gate_opened(generation),
             Outcome::Raised(above) => partition.raise_asked(above, context.now_ms),
+            Outcome::Flushed(ends) => partition.flushed(&ends),
+            Outcome::Ended(ended) => partition.log_ended(ended),
+            Outcome::EndRefused(reason, why) => {
+                partition.end_refused();
+                self.fail(at, reason, why.into(), context);
+            }
             Outcome::Compared(leader, alignment) => {
                 if partition.source() == Some(leader) {
                     let gap = match &alignment {
@@ -486,7 +559,7 @@ impl Mirror {
                 for partition in self.lanes.ended(lane) {
                     if let Some(member) = self.partitions.get_mut(&partition) {
                         // A lane that is told to end fetches nothing any more: this one has died.
-                        member.partition.left_lane();
+                        member.left_lane(&self.life.mirror, partition, context);
                         member.partition.doubt();
                         let message = "its fetcher has ended and is begun again";
                         self.fail(partition, Reason::DestinationNoLeader, message.into(), context);
@@ -511,8 +584,9 @@ impl Mirror {
 
     /// A partition has left its lane: what does that mean?
     fn left(&mut self, at: TopicIdPartition, why: Leaving, context: &mut Context<'_>) {
-        let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
-        partition.left_lane();
+        let Some(member) = self.partitions.get_mut(&at) else { return };
+        member.left_lane(&self.life.mirror, at, context);
+        let partition = &mut member.partition;
         if !matches!(why, Leaving::Reconnected | Leaving::Moved(Some(_), _)) {
             partition.doubt();
         }
@@ -556,6 +630,25 @@ impl Mirror {
             partition.doubt();
             self.source_lost(at, code, context);
         }
+    }
+}
+
+impl Member {
+    /// No lane fetches it any more; what this one knew of the source is kept.
+    fn left_lane(&mut self, mirror: &str, at: TopicIdPartition, context: &Context<'_>) {
+        self.known = self.known_of_source(mirror, at, context);
+        self.partition.left_lane();
+    }
+
+    /// What is known of the source: for a stop what was when it wrote its position, else the newest.
+    fn known_of_source(
+        &self,
+        mirror: &str,
+        at: TopicIdPartition,
+        context: &Context<'_>,
+    ) -> Option<SourceKnown> {
+        let newest = || SourceKnown::newer(self.known, context.shared.board.known_of_source(mirror, at));
+        self.partition.known_at_stop().or_else(newest)
     }
 }
 

@@ -79,6 +79,7 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
         let (Event::Worked { mirror: life, .. }
         | Event::Refreshed { mirror: life, .. }
         | Event::Synced { mirror: life, .. }
+        | Event::Completed { mirror: life, .. }
         | Event::Lane { mirror: life, .. }) = &event;
         let Some(mirror) = self.mirrors.get_mut(&life.mirror).filter(|mirror| mirror.life == *life) else {
             return;
@@ -89,6 +90,7 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
             Event::Worked { work, outcomes, .. } => mirror.worked(work, outcomes, &mut context),
             Event::Refreshed { result, .. } => mirror.refreshed(result, &self.cluster, &mut context),
             Event::Synced { synced, .. } => mirror.synced(synced, &mut context),
+            Event::Completed { results, .. } => mirror.completed(results, &mut context),
             Event::Lane { lane, report, .. } => mirror.lane_reports(lane, report, &mut context),
         }
     }
@@ -103,6 +105,7 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
             let crew = Crew { cores: &self.cores, budget: &self.budget, limits: &self.limits };
             mirror.assign(&crew, &mut self.next_number, &mut context);
             mirror.begin_work(&self.cluster, &self.limits, &self.budget, &context);
+            mirror.begin_completing(&self.cluster, &context);
             mirror.news.say(now_ms, &mirror.life.mirror);
             mirror.begin_refresh(&self.cluster, &self.limits, &context);
             next_ms = next_ms.min(mirror.look_again_ms(&context));
@@ -150,20 +153,22 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
         self.drop_mirror(name);
         self.next_number += 1;
         let life = Life { mirror: name.clone(), number: self.next_number };
+        let now_ms = self.shared.clock.now_ms();
         let own_cluster_id = self.cluster.cluster_id();
-        match Mirror::new(life, wanted.configs, own_cluster_id, self.shared.clock.now_ms()) {
+        let mirror = match Mirror::new(life.clone(), wanted.configs, own_cluster_id.clone(), now_ms) {
             Ok(mirror) => {
                 mirror.say_filters("a mirror begins");
                 self.shared.board.begin(name, limits::silent_after(&mirror.config));
-                self.mirrors.insert(name.clone(), mirror);
-                true
+                mirror
             }
             Err(error) => {
                 tracing::error!(mirror = %name, %error, "the mirror's configuration cannot be used");
                 self.shared.board.cannot_begin(name, &error.to_string());
-                false
+                Mirror::unusable(life, wanted.configs, own_cluster_id, now_ms)
             }
-        }
+        };
+        self.mirrors.insert(name.clone(), mirror);
+        true
     }
 
     fn drop_mirror(&mut self, name: &Arc<str>) {
@@ -191,6 +196,7 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
         let (Some(topic), Some(binding)) = (topic, binding) else { return };
         let Some(mirror) = self.mirrors.get_mut(&binding.mirror) else { return };
         self.homes.insert(id, binding.mirror.clone());
+        mirror.completing.bound(id, binding);
         let mut context = Context {
             shared: &self.shared,
             image: &image,

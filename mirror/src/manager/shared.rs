@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tarn_record::TopicIdPartition;
+use tarn_record::{TopicId, TopicIdPartition};
 
 use super::board::Board;
 use super::changes::Changes;
+use super::completing::Completion;
 use super::job::{Outcome, Work};
 use super::look::{Looked, Synced};
 use crate::fetch::lane::LaneReport;
@@ -44,6 +45,8 @@ pub(super) enum Event {
     Refreshed { mirror: Life, result: Result<Looked, SourceError> },
     /// What follows the source beside the records has been brought up to date, or why not.
     Synced { mirror: Life, synced: Synced },
+    /// Topics whose partitions have all stopped were told to the controller, or why not.
+    Completed { mirror: Life, results: Vec<(TopicId, Completion)> },
     /// A lane reports.
     Lane { mirror: Life, lane: u64, report: LaneReport },
 }

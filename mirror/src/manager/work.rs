@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tarn_record::{Epoch, PartitionIndex, TopicId, TopicIdPartition};
+use tarn_image::DesiredState;
+use tarn_record::{Epoch, Offset, PartitionIndex, TopicId, TopicIdPartition};
 use tarn_runtime::timeout;
 use tarn_wire::messages::bump_leader_epochs_request::{BumpLeaderEpochsPartition, BumpLeaderEpochsTopic};
 use tarn_wire::messages::read_mirror_states_request::{MirrorStatePartition, MirrorStateTopic};
@@ -16,10 +17,12 @@ use tarn_wire::messages::write_mirror_states_request::{WriteMirrorStatePartition
 use tarn_wire::messages::{BumpLeaderEpochsRequest, ReadMirrorStatesRequest, WriteMirrorStatesRequest};
 use tarn_wire::{ErrorCode, Str};
 
-use super::compare;
 use super::job::{Item, Outcome, Site, Work};
+use super::{compare, ending};
+use crate::crash_points;
+use crate::fetch::progress::Clock;
 use crate::limits;
-use crate::local_cluster::{Gate, GateOrder, KnownState, LocalCluster, MirrorGeneration};
+use crate::local_cluster::{Gate, GateOrder, KnownState, LastPosition, LocalCluster, MirrorGeneration};
 use crate::partition::{Persisted, Want};
 use crate::reasons::Reason;
 use crate::state::MirrorState;
@@ -36,10 +39,12 @@ pub(super) async fn run(
     let here = async {
         match work {
             Work::ReadStates(_) => read_states(&site.mirror, cluster, &items).await,
-            Work::WriteStates(_) => write_states(&site.mirror, cluster, &items).await,
+            Work::WriteStates(_) => write_states(site, cluster, &items).await,
             Work::Gates => set_gates(cluster, &items).await,
             Work::Compare(_) => compare::compare(site, cluster, &items).await,
             Work::RaiseEpochs => raise_epochs(cluster, &items).await,
+            Work::Flush => ending::flush(cluster, &items).await,
+            Work::EndLogs => ending::end_logs(site, cluster, &items).await,
         }
     };
     // A comparison waits for the source as well, within the limits of each call to it.
@@ -105,25 +110,30 @@ fn read_state(answer: &MirrorStatePartitionResult) -> Outcome {
         reason: answer.reason_code.as_ref().and_then(|code| Reason::from_code(code)),
         message: answer.error_message.as_ref().map(|message| Arc::from(&**message)),
         previous,
+        position: (answer.last_mirror_offset >= 0).then_some(LastPosition {
+            epoch: Epoch(answer.last_mirror_epoch),
+            offset: Offset(answer.last_mirror_offset),
+        }),
     })
 }
 
-async fn write_states(mirror: &str, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
-    let topics = by_topic(items, state_to_write)
+async fn write_states(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
+    let topics = by_topic(items, |item| state_to_write(item, &site.clock))
         .into_iter()
         .map(|(topic_name, id, partitions)| WriteMirrorStateTopic { topic_name, topic_id: id.0, partitions })
         .collect();
-    let response = match cluster.call(WriteMirrorStatesRequest { mirror_name: mirror.into(), topics }).await {
+    let mirror_name = Str::from(&*site.mirror);
+    let response = match cluster.call(WriteMirrorStatesRequest { mirror_name, topics }).await {
         Ok(response) => response,
         Err(error) => return all_failed(items, Reason::CoordinatorUnavailable, &error),
     };
     if let Some(why) = refusal(response.error_code, &response.error_message) {
         return all_failed(items, Reason::CoordinatorUnavailable, &why);
     }
-    let states: Answers<(MirrorState, i64)> = items
+    let asked: Answers<(MirrorState, &Item)> = items
         .iter()
         .filter_map(|item| match item.want {
-            Want::WriteState(state) => Some((item.partition, (state, item.bound.version))),
+            Want::WriteState(state) => Some((item.partition, (state, item))),
             _ => None,
         })
         .collect();
@@ -132,14 +142,14 @@ async fn write_states(mirror: &str, cluster: &impl LocalCluster, items: &[Item])
     for topic in response.topics {
         for answer in topic.partitions {
             let partition = place(topic.topic_id, answer.partition_index);
-            let Some(&(state, version)) = states.get(&partition) else { continue };
+            let Some(&(state, item)) = asked.get(&partition) else { continue };
             let outcome = match refusal(answer.error_code, &answer.error_message) {
                 None => {
                     known.push((partition, KnownState::Known(state)));
-                    Outcome::Written { state, state_epoch: answer.state_epoch, version }
+                    written(state, item, answer.state_epoch)
                 }
                 Some(why) => match ErrorCode(answer.error_code) {
-                    ErrorCode::FENCED_STATE_EPOCH => Outcome::WrittenByOthers,
+                    ErrorCode::FENCED_STATE_EPOCH => Outcome::WrittenByOthers(why),
                     ErrorCode::FENCED_LEADER_EPOCH => Outcome::Failed(Reason::DestinationNoLeader, why),
                     _ => Outcome::Failed(Reason::CoordinatorUnavailable, why),
                 },
@@ -151,16 +161,33 @@ async fn write_states(mirror: &str, cluster: &impl LocalCluster, items: &[Item])
     in_order(items, answers, Reason::CoordinatorUnavailable)
 }
 
-fn state_to_write(item: &Item) -> WriteMirrorStatePartition {
-    let state = match item.want {
-        Want::WriteState(state) => state.to_byte(),
-        _ => -1,
-    };
-    let is_failed = state == MirrorState::Failed.to_byte();
+fn written(state: MirrorState, item: &Item, state_epoch: i32) -> Outcome {
+    let version = item.bound.version;
+    match (state, item.position) {
+        (MirrorState::Stopping, Some(position)) => {
+            crash_points::reached("stop.position_written");
+            Outcome::StoppingWritten { position, known: item.known, state_epoch, version }
+        }
+        (MirrorState::Stopped, _) => {
+            crash_points::reached("stop.report_written");
+            Outcome::Written { state, state_epoch, version }
+        }
+        _ => Outcome::Written { state, state_epoch, version },
+    }
+}
+
+fn state_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePartition {
+    let Want::WriteState(state) = item.want else { return WriteMirrorStatePartition::default() };
+    let is_failed = state == MirrorState::Failed;
     let trouble = item.trouble.as_ref().filter(|_| is_failed);
+    let of_stop = match state {
+        MirrorState::Stopping => ending::position_to_write(item, clock),
+        MirrorState::Stopped => ending::report_to_write(item, clock),
+        _ => WriteMirrorStatePartition::default(),
+    };
     WriteMirrorStatePartition {
         partition_index: item.partition.partition.0,
-        state,
+        state: state.to_byte(),
         leader_epoch: item.bound.leader_epoch.0,
         state_epoch: item.state_epoch,
         state_version: item.bound.version,
@@ -168,7 +195,7 @@ fn state_to_write(item: &Item) -> WriteMirrorStatePartition {
         reason_code: trouble.map(|(reason, _)| Str::from(reason.code())),
         retry_attempt: if is_failed { -1 } else { 0 },
         non_retryable: is_failed,
-        ..WriteMirrorStatePartition::default()
+        ..of_stop
     }
 }
 
@@ -179,8 +206,13 @@ async fn set_gates(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> 
     let set = cluster.set_gates(items.iter().map(order).collect()).await;
     let outcome = |(item, result): (&Item, Result<MirrorGeneration, _>)| match (result, gate(item)) {
         (Ok(generation), Gate::Open) => Outcome::GateOpened(generation),
-        (Ok(_), Gate::Closed) => Outcome::GateClosed,
-        (Err(error), _) => Outcome::Failed(Reason::DestinationNoLeader, format!("{error}")),
+        (Ok(_), Gate::Closed) => {
+            if item.bound.desired == DesiredState::Stopping {
+                crash_points::reached("stop.gate_closed");
+            }
+            Outcome::GateClosed
+        }
+        (Err(error), _) => Outcome::refused_here(&error),
     };
     let mut outcomes: Vec<Outcome> = items.iter().zip(set).map(outcome).collect();
     fill(&mut outcomes, items.len(), Reason::DestinationNoLeader);
@@ -231,12 +263,12 @@ fn by_topic<T>(items: &[Item], partition: impl Fn(&Item) -> T) -> Vec<(Str, Topi
     topics.into_iter().map(|(id, (name, partitions))| (name, id, partitions)).collect()
 }
 
-fn place(topic_id: uuid::Uuid, partition: i32) -> TopicIdPartition {
+pub(super) fn place(topic_id: uuid::Uuid, partition: i32) -> TopicIdPartition {
     TopicIdPartition { topic_id: TopicId(topic_id), partition: PartitionIndex(partition) }
 }
 
 /// Why an answer is none; `None` where it is one.
-fn refusal(code: i16, message: &Option<Str>) -> Option<String> {
+pub(super) fn refusal(code: i16, message: &Option<Str>) -> Option<String> {
     let code = ErrorCode(code);
     let why = message.as_ref().map_or(code.message(), |message| message);
     (code != ErrorCode::NONE).then(|| format!("{}: {why}", code.name()))
@@ -250,7 +282,7 @@ fn all_failed(items: &[Item], reason: Reason, why: &impl std::fmt::Display) -> V
     items.iter().map(|_| Outcome::Failed(reason, why.to_string())).collect()
 }
 
-fn fill(outcomes: &mut Vec<Outcome>, count: usize, reason: Reason) {
+pub(super) fn fill(outcomes: &mut Vec<Outcome>, count: usize, reason: Reason) {
     outcomes.resize_with(count, || unanswered(reason));
 }
 

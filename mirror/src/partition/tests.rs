@@ -1,6 +1,7 @@
 //! Lives of partitions, step by step.
 
 use super::*;
+use crate::local_cluster::{LogEnded, LogEnds};
 use proptest::prelude::*;
 
 const POLICY: RetryPolicy =
@@ -267,13 +268,14 @@ fn a_source_that_says_twice_that_histories_have_parted_is_wrong_where_nothing_is
 
 #[test]
 fn a_pause_or_a_stop_that_has_begun_ends_before_it_is_mirrored_again() {
-    for state in [MirrorState::Pausing, MirrorState::Stopping] {
+    let paused = Want::WriteState(MirrorState::Paused);
+    for (state, want) in [(MirrorState::Pausing, paused), (MirrorState::Stopping, Want::Nothing)] {
         let mut partition = partition();
         partition.state_read(persisted(state));
         partition.source_seen(Some(leader(1, 5)));
         partition.compared(go_on());
         partition.rebound(Bound { leader_epoch: Epoch(99), ..partition.bound() });
-        assert_eq!((partition.want(0), partition.state()), (Want::Nothing, state));
+        assert_eq!((partition.want(0), partition.state()), (want, state));
         partition.compared(Alignment::Diverged("it ends at 9 there".into()));
         assert_eq!(partition.want(0), Want::WriteState(MirrorState::Failed));
     }
@@ -369,14 +371,85 @@ fn a_near_epoch_is_raised_while_fetching_goes_on() {
 }
 
 #[test]
-fn a_pause_leaves_the_lane_and_closes_the_gate() {
+fn a_pause_leaves_the_lane_closes_the_gate_and_is_written_down() {
     let mut partition = fetched();
     partition.rebound(Bound { desired: DesiredState::Paused, version: 2, ..partition.bound() });
-    assert_eq!(partition.want(0), Want::LeaveLane);
+    assert_eq!(partition.state(), MirrorState::Pausing);
+    let mut written = Vec::new();
+    assert_eq!(run(&mut partition, &mut written), ["LeaveLane", "CloseGate", "WriteState", "WriteState"]);
+    assert_eq!(written, [MirrorState::Pausing, MirrorState::Paused]);
+    assert_eq!((partition.want(0), partition.state()), (Want::Nothing, MirrorState::Paused));
+}
+
+#[test]
+fn a_pause_keeps_every_state_but_mirroring() {
+    for state in
+        [None, Some(MirrorState::LogAlignment), Some(MirrorState::Stopped), Some(MirrorState::Failed)]
+    {
+        let mut partition = partition();
+        partition.rebound(Bound { desired: DesiredState::Paused, version: 2, ..partition.bound() });
+        partition.gate_closed();
+        let reason = Some(Reason::CorruptBatch);
+        partition.state_read(Persisted { state, reason, version: 1, ..Persisted::default() });
+        assert_eq!(partition.want(u64::MAX), Want::Nothing, "{state:?}");
+        assert_eq!(partition.state(), state.unwrap_or(MirrorState::LogAlignment));
+    }
+}
+
+#[test]
+fn a_paused_partition_is_not_failed_by_its_source_and_waits_for_its_own_cluster() {
+    let mut partition = fetched();
+    partition.rebound(Bound { desired: DesiredState::Paused, version: 2, ..partition.bound() });
     partition.left_lane();
-    assert_eq!(partition.want(0), Want::CloseGate);
+    for reason in [Reason::SourceTopicRecreated, Reason::SourceUnreachable, Reason::CorruptBatch] {
+        partition.failed(reason, "odd".into(), 0, 0.5, &POLICY);
+        assert_eq!((partition.want(0), partition.trouble()), (Want::CloseGate, None), "{reason}");
+    }
     partition.gate_closed();
-    assert_eq!((partition.want(0), partition.state()), (Want::Nothing, MirrorState::Mirroring));
+    for _ in 0..100 {
+        partition.failed(Reason::CoordinatorUnavailable, "loading".into(), 0, 0.5, &POLICY);
+        assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Pausing, 0));
+    }
+    assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::CoordinatorUnavailable));
+    run_at(&mut partition, &mut Vec::new(), 10_000);
+    assert_eq!((partition.state(), partition.trouble()), (MirrorState::Paused, None));
+}
+
+#[test]
+fn a_resumed_partition_compares_histories_before_its_gate_opens() {
+    for state in [MirrorState::Paused, MirrorState::Pausing] {
+        let mut partition = partition();
+        partition.rebound(Bound { version: 3, leader_epoch: Epoch(99), ..partition.bound() });
+        partition.gate_closed();
+        partition.state_read(persisted(state));
+        let mut written = Vec::new();
+        let steps = run(&mut partition, &mut written);
+        assert_eq!(steps[steps.len() - 4..], ["Compare", "WriteState", "OpenGate", "Fetch"]);
+        let paused_first = [MirrorState::Paused, MirrorState::Mirroring];
+        assert_eq!(written, paused_first[usize::from(state == MirrorState::Paused)..]);
+        assert_eq!(partition.state(), MirrorState::Mirroring);
+    }
+}
+
+#[test]
+fn what_is_fetched_compares_histories_again_when_its_topic_is_recovered() {
+    let mut partition = fetched();
+    partition.rebound(Bound { version: 2, ..partition.bound() });
+    let mut written = Vec::new();
+    assert_eq!(run(&mut partition, &mut written), ["LeaveLane", "CloseGate", "Compare", "OpenGate", "Fetch"]);
+    assert_eq!(written, []);
+}
+
+#[test]
+fn a_failure_ends_with_the_version_that_recovers_it() {
+    let mut partition = fetched();
+    partition.left_lane();
+    partition.gate_closed();
+    partition.failed(Reason::CorruptBatch, "odd".into(), 0, 0.5, &POLICY);
+    assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Failed, -1));
+    partition.rebound(Bound { version: 2, ..partition.bound() });
+    assert_eq!((partition.trouble(), partition.retry_attempt()), (None, 0));
+    assert_eq!(run(&mut partition, &mut Vec::new()), ["CloseGate", "Compare", "OpenGate", "Fetch"]);
 }
 
 #[derive(Clone, Debug)]
@@ -399,14 +472,19 @@ enum Fact {
 proptest! {
     /// Whatever happens in whatever order: it is fetched only under an open gate, after a comparison and
     /// with MIRRORING persisted, and no longer once its source is lost; MIRRORING is shown only then, and after a
-    /// fault only once something was appended; and every state that is written may follow the one before.
+    /// fault only once something was appended; every state that is written may follow the one before; and a stop
+    /// asks nothing of the source, ends a log only behind its position, and never fails.
     #[test]
     fn it_is_fetched_only_when_all_is_in_order(facts in prop::collection::vec(any_fact(), 0..200)) {
         let mut partition = partition();
         let (mut now, mut is_at_fault) = (0, false);
         for fact in facts {
             match fact {
-                Fact::Desired(desired) => partition.rebound(Bound { desired, ..partition.bound() }),
+                Fact::Desired(desired) => {
+                    // Every verb writes a new version.
+                    let version = partition.bound().version + 1;
+                    partition.rebound(Bound { desired, version, ..partition.bound() });
+                }
                 Fact::Version(more) => {
                     let version = partition.bound().version + more;
                     partition.rebound(Bound { version, ..partition.bound() });
@@ -452,12 +530,28 @@ proptest! {
                         let before = partition.persisted.as_ref().and_then(|persisted| persisted.state);
                         prop_assert!(next.may_follow(before), "{} after {:?}", next, before);
                     }
+                    if partition.bound().desired == DesiredState::Stopping {
+                        let asks_source = matches!(want, Want::SourceMetadata | Want::Compare(_));
+                        prop_assert!(!asks_source && !matches!(want, Want::OpenGate | Want::Fetch(..)));
+                    }
+                    if want == Want::EndLog {
+                        let persisted = partition.persisted.as_ref();
+                        let (state, position) = persisted.map(|one| (one.state, one.position)).unzip();
+                        prop_assert_eq!(state, Some(Some(MirrorState::Stopping)));
+                        prop_assert_eq!(position.flatten(), partition.position());
+                        prop_assert!(position.flatten().is_some_and(|at| at.epoch < partition.bound().leader_epoch));
+                        prop_assert_eq!(partition.gate, GateNow::Closed);
+                    }
                     do_step(&mut partition, want, now);
                 }
             }
             let shows_mirroring = partition.state() == MirrorState::Mirroring;
-            if shows_mirroring && partition.bound().desired == DesiredState::Mirroring {
+            if shows_mirroring {
                 prop_assert!(partition.is_in_lane() && !is_at_fault);
+            }
+            if partition.bound().desired == DesiredState::Stopping {
+                let shown = partition.state();
+                prop_assert!(matches!(shown, MirrorState::Stopping | MirrorState::Stopped), "{}", shown);
             }
             if partition.is_in_lane() && partition.source().is_none() {
                 prop_assert_eq!(partition.want(now), Want::LeaveLane);
@@ -516,13 +610,21 @@ fn do_step(partition: &mut Partition, want: Want, now_ms: u64) {
         Want::Nothing | Want::Wait(_) => {}
         Want::ReadState => partition.state_read(Persisted::default()),
         Want::WriteState(state) => {
-            partition.state_written(state, partition.state_epoch() + 1, partition.bound().version);
+            let (state_epoch, version) = (partition.state_epoch() + 1, partition.bound().version);
+            match (state, partition.position()) {
+                (MirrorState::Stopping, Some(position)) => {
+                    partition.stopping_written(position, None, state_epoch, version);
+                }
+                _ => partition.state_written(state, state_epoch, version),
+            }
         }
         Want::SourceMetadata => partition.source_seen(Some(leader(1, 5))),
         Want::Compare(_) => partition.compared(go_on()),
         Want::RaiseEpoch(above) => partition.raise_asked(above, now_ms),
         Want::CloseGate => partition.gate_closed(),
         Want::OpenGate => partition.gate_opened(MirrorGeneration(1)),
+        Want::Flush => partition.flushed(&ends()),
+        Want::EndLog => partition.log_ended(ended()),
         Want::Fetch(..) => partition.joined_lane(),
         Want::LeaveLane => partition.left_lane(),
     }
@@ -552,6 +654,21 @@ fn persisted(state: MirrorState) -> Persisted {
 
 fn leader(broker: i32, epoch: i32) -> SourceLeader {
     SourceLeader { broker: BrokerId(broker), epoch: Epoch(epoch) }
+}
+
+fn ends() -> LogEnds {
+    LogEnds {
+        log_start: Offset(0),
+        log_end: Offset(9),
+        high_watermark: Offset(9),
+        latest_epoch: Epoch(5),
+        leader_epoch: Epoch(0),
+        compacted: false,
+    }
+}
+
+fn ended() -> LogEnded {
+    LogEnded { reset_offset: Offset(9), aborted_count: 0, aborted: Vec::new(), log_end: Offset(10) }
 }
 
 fn go_on() -> Alignment {

@@ -1,0 +1,254 @@
+//! A coordinator as its leaders and its log see it.
+
+use super::*;
+use crate::limits;
+use proptest::prelude::*;
+use tarn_wire::messages::write_mirror_states_request::{AbortedTransaction, MirrorStopReport};
+
+#[test]
+fn the_hash_is_that_of_java() {
+    assert_eq!(hash_to_partition("", 50), PartitionIndex(0));
+    assert_eq!(hash_to_partition("a-to-b", 50), PartitionIndex(1_472_817_284 % 50));
+    assert_eq!(hash_to_partition("polygenelubricants", 50), PartitionIndex(0), "its hash is i32::MIN");
+}
+
+#[test]
+fn a_deposed_leader_changes_nothing() {
+    let mut coordinator = MirrorCoordinator::default();
+    write(&mut coordinator, with(MirrorState::LogAlignment, 5, 0)).expect("it is the first");
+    let refused = write(&mut coordinator, with(MirrorState::Mirroring, 4, 1));
+    assert_eq!(refused, Err(WriteRefused::FencedLeader { given: Epoch(4), current: Epoch(5) }));
+    assert_eq!(read(&coordinator).and_then(|state| state.state), Some(MirrorState::LogAlignment));
+}
+
+#[test]
+fn of_two_writers_with_one_state_epoch_only_the_first_is_taken() {
+    let mut coordinator = MirrorCoordinator::default();
+    assert_eq!(write(&mut coordinator, with(MirrorState::LogAlignment, 5, 0)), Ok(1));
+    assert_eq!(write(&mut coordinator, with(MirrorState::Mirroring, 5, 1)), Ok(2));
+    let refused = write(&mut coordinator, with(MirrorState::Failed, 5, 1));
+    assert_eq!(refused, Err(WriteRefused::FencedState { given: 1, current: 2 }));
+}
+
+#[test]
+fn a_failure_remembers_the_state_before_it() {
+    let mut coordinator = MirrorCoordinator::default();
+    write(&mut coordinator, with(MirrorState::LogAlignment, 5, -1)).expect("it is the first");
+    write(&mut coordinator, with(MirrorState::Mirroring, 5, -1)).expect("it is in order");
+    for _ in 0..2 {
+        write(&mut coordinator, with(MirrorState::Failed, 5, -1)).expect("it is in order");
+        let state = read(&coordinator).expect("it was written");
+        assert_eq!(state.previous_state, Some(MirrorState::Mirroring));
+    }
+}
+
+#[test]
+fn a_byte_that_is_no_state_is_refused() {
+    let mut coordinator = MirrorCoordinator::default();
+    let odd = WriteMirrorStatePartition { state: 77, ..Default::default() };
+    assert_eq!(write(&mut coordinator, odd), Err(WriteRefused::NotAState(77)));
+    assert_eq!(read(&coordinator), None);
+}
+
+#[test]
+fn a_position_is_kept_within_a_stop_unless_a_lower_one_is_written() {
+    let mut coordinator = MirrorCoordinator::default();
+    let position = |coordinator: &MirrorCoordinator| {
+        let position = read(coordinator).and_then(|state| state.position).expect("it was written");
+        (position.epoch.0, position.offset.0, position.version, position.source_offset.0)
+    };
+    write(&mut coordinator, stopping(7, (4, 100), (120, 5000))).expect("it is the first");
+    assert_eq!(position(&coordinator), (4, 100, 7, 120));
+    write(&mut coordinator, stopping(7, (5, 101), (-1, -1))).expect("it is in order");
+    assert_eq!(position(&coordinator), (4, 100, 7, 120), "what comes after it is of the ending");
+    write(&mut coordinator, stopping(7, (3, 90), (-1, -1))).expect("it is in order");
+    assert_eq!(position(&coordinator), (3, 90, 7, 120), "the source had what it had");
+    write(&mut coordinator, stopping(7, (4, 100), (-1, -1))).expect("it is in order");
+    assert_eq!(position(&coordinator), (3, 90, 7, 120));
+    write(&mut coordinator, stopping(8, (6, 200), (-1, -1))).expect("it is in order");
+    assert_eq!(position(&coordinator), (6, 200, 8, -1), "another stop has one of its own");
+}
+
+#[test]
+fn a_state_without_a_position_leaves_the_one_of_the_last_stop() {
+    let mut coordinator = MirrorCoordinator::default();
+    write(&mut coordinator, stopping(7, (4, 100), (120, 5000))).expect("it is the first");
+    let before = read(&coordinator).and_then(|state| state.position);
+    for state in [MirrorState::Stopped, MirrorState::LogAlignment, MirrorState::Mirroring] {
+        let next = WriteMirrorStatePartition { state_version: 9, ..with(state, 5, -1) };
+        write(&mut coordinator, next).expect("it is in order");
+        assert_eq!(read(&coordinator).and_then(|state| state.position), before, "{state}");
+    }
+}
+
+#[test]
+fn stopped_and_its_report_are_one_batch_and_are_read_again() {
+    let mut coordinator = MirrorCoordinator::default();
+    let mut log = records(&mut coordinator, stopping(7, (4, 100), (120, 5000)));
+    assert_eq!(reports(&mut coordinator, "m"), []);
+    // The source's end is that which was known with the position.
+    let stopped = WriteMirrorStatePartition { source_offset_last_known: 999, ..stopped(7, 103) };
+    let batch = records(&mut coordinator, stopped);
+    assert_eq!(batch.len(), 2, "the state and the report");
+    let (of, report) = reports(&mut coordinator, "m").remove(0);
+    assert_eq!((of, report.topic.as_str(), report.version), (partition(), "t", 7));
+    assert_eq!((report.source_offset, report.source_known_at_ms), (Offset(120), 5000));
+    assert_eq!((report.stopped_at_ms, report.mirrored_offset, report.lag_ms), (9000, Offset(100), 40));
+    assert_eq!((report.aborted_count, report.reset_offset), (2, Offset(103)));
+    assert_eq!(report.aborted.len(), 1);
+    assert_eq!((report.export_broker_id, report.export_file.as_deref()), (-1, None));
+    assert_eq!(reports(&mut coordinator, "other"), []);
+    log.extend(batch);
+    let mut again = MirrorCoordinator::default();
+    for (key, value) in &log {
+        assert_eq!(again.replay(key, value.as_ref()), Ok(()));
+    }
+    assert_eq!(reports(&mut again, "m"), [(partition(), report)]);
+    let (key, _) = log.pop().expect("the report is the last");
+    assert_eq!(again.replay(&key, None), Ok(()));
+    assert_eq!(reports(&mut again, "m"), [], "the mirror was deleted");
+}
+
+#[test]
+fn a_report_is_written_once_for_each_stop() {
+    let mut coordinator = MirrorCoordinator::default();
+    write(&mut coordinator, stopping(7, (4, 100), (120, 5000))).expect("it is the first");
+    write(&mut coordinator, stopped(7, 103)).expect("it is in order");
+    assert_eq!(records(&mut coordinator, stopped(7, 999)).len(), 1, "the state alone");
+    assert_eq!(reports(&mut coordinator, "m")[0].1.reset_offset, Offset(103));
+    write(&mut coordinator, stopped(8, 999)).expect("it is in order");
+    let (_, report) = reports(&mut coordinator, "m").remove(0);
+    assert_eq!((report.version, report.reset_offset), (8, Offset(999)));
+    assert_eq!(report.source_offset, Offset(-1), "the position is of another stop");
+}
+
+#[test]
+fn a_report_names_no_more_transactions_than_it_may() {
+    let mut coordinator = MirrorCoordinator::default();
+    let mut many = stopped(7, 103);
+    let report = many.report.as_mut().expect("it has one");
+    report.aborted_transactions = vec![AbortedTransaction::default(); limits::ABORTED_IN_REPORT + 1];
+    write(&mut coordinator, many).expect("it is in order");
+    assert_eq!(reports(&mut coordinator, "m")[0].1.aborted.len(), limits::ABORTED_IN_REPORT);
+}
+
+proptest! {
+    /// A coordinator that replays the log of another answers like it.
+    #[test]
+    fn the_log_makes_the_same_coordinator_again(writes in prop::collection::vec(any_write(), 0..40)) {
+        let (mut first, mut log) = (MirrorCoordinator::default(), Vec::new());
+        for (index, write) in writes {
+            let named = TopicIdPartition { partition: PartitionIndex(index), ..partition() };
+            let (_, records) = first.handle(StateRequest::Write("m".into(), vec![(named, of_topic(write))]));
+            log.extend(records);
+        }
+        let mut second = MirrorCoordinator::default();
+        for (key, value) in &log {
+            prop_assert_eq!(second.replay(key, value.as_ref()), Ok(()));
+        }
+        prop_assert_eq!(first, second);
+    }
+
+    /// No bytes make a coordinator panic.
+    #[test]
+    fn foreign_records_are_errors(key: Vec<u8>, value: Option<Vec<u8>>) {
+        let _ = MirrorCoordinator::default().replay(&key.into(), value.map(Bytes::from).as_ref());
+    }
+}
+
+fn any_write() -> impl Strategy<Value = (i32, WriteMirrorStatePartition)> {
+    let epochs = (-1..5i32, -1..6i32, -1..4i64);
+    (0..3i32, 0..9i8, epochs, -1..50i64, any::<bool>(), any::<bool>()).prop_map(
+        |(
+            index,
+            state,
+            (leader_epoch, state_epoch, state_version),
+            last_mirror_offset,
+            non_retryable,
+            ends,
+        )| {
+            let write = WriteMirrorStatePartition {
+                state,
+                leader_epoch,
+                state_epoch,
+                state_version,
+                last_mirror_offset,
+                non_retryable,
+                report: ends.then(|| report(last_mirror_offset)),
+                ..Default::default()
+            };
+            (index, write)
+        },
+    )
+}
+
+/// STOPPING with an epoch and an offset, and what the source had and when.
+fn stopping(
+    version: i64,
+    (epoch, offset): (i32, i64),
+    (source, known_at): (i64, i64),
+) -> WriteMirrorStatePartition {
+    WriteMirrorStatePartition {
+        state_version: version,
+        last_mirror_epoch: epoch,
+        last_mirror_offset: offset,
+        source_offset_last_known: source,
+        source_offset_known_at_ms: known_at,
+        ..with(MirrorState::Stopping, 5, -1)
+    }
+}
+
+fn stopped(version: i64, reset_offset: i64) -> WriteMirrorStatePartition {
+    WriteMirrorStatePartition {
+        state_version: version,
+        report: Some(report(reset_offset)),
+        ..with(MirrorState::Stopped, 5, -1)
+    }
+}
+
+fn report(reset_offset: i64) -> MirrorStopReport {
+    let aborted = AbortedTransaction { producer_id: 9, producer_epoch: 1, first_offset: 60 };
+    MirrorStopReport {
+        stopped_at_ms: 9000,
+        mirrored_offset: 100,
+        lag_ms: 40,
+        aborted_transaction_count: 2,
+        aborted_transactions: vec![aborted],
+        reset_offset,
+        ..MirrorStopReport::default()
+    }
+}
+
+fn with(state: MirrorState, leader_epoch: i32, state_epoch: i32) -> WriteMirrorStatePartition {
+    WriteMirrorStatePartition { state: state.to_byte(), leader_epoch, state_epoch, ..Default::default() }
+}
+
+fn partition() -> TopicIdPartition {
+    TopicIdPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(0) }
+}
+
+fn write(coordinator: &mut MirrorCoordinator, write: WriteMirrorStatePartition) -> Result<i32, WriteRefused> {
+    match coordinator.handle(StateRequest::Write("m".into(), vec![(partition(), of_topic(write))])).0 {
+        StateResponse::Written(mut results) => results.remove(0).1,
+        other => panic!("a write is answered as one, not {other:?}"),
+    }
+}
+
+fn records(coordinator: &mut MirrorCoordinator, write: WriteMirrorStatePartition) -> Vec<StateRecord> {
+    coordinator.handle(StateRequest::Write("m".into(), vec![(partition(), of_topic(write))])).1
+}
+
+fn of_topic(state: WriteMirrorStatePartition) -> StateWrite {
+    StateWrite { topic: "t".into(), state }
+}
+
+fn reports(coordinator: &mut MirrorCoordinator, mirror: &str) -> Vec<(TopicIdPartition, StopReport)> {
+    match coordinator.handle(StateRequest::Reports(mirror.into())).0 {
+        StateResponse::Reports(reports) => reports,
+        other => panic!("reports are answered as such, not {other:?}"),
+    }
+}
+
+fn read(coordinator: &MirrorCoordinator) -> Option<PartitionState> {
+    coordinator.states.get(&("m".to_owned(), partition())).cloned()
+}

@@ -1,0 +1,100 @@
+//! The work of a stop, for many partitions at once: flushing logs, ending them, and what is written down of it.
+
+use tarn_wire::messages::write_mirror_states_request::{
+    AbortedTransaction, MirrorStopReport, WriteMirrorStatePartition,
+};
+
+use super::job::{Item, Outcome, Site, reason_here};
+use super::work::fill;
+use crate::crash_points;
+use crate::fetch::progress::Clock;
+use crate::limits;
+use crate::local_cluster::{self, EndOrder, LocalCluster};
+use crate::reasons::Reason;
+
+/// Makes logs durable and committed up to their ends.
+pub(super) async fn flush(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
+    let flushed = cluster.flush(items.iter().map(|item| item.partition).collect()).await;
+    crash_points::reached("stop.flushed");
+    let outcome = |flushed| match flushed {
+        Ok(ends) if is_committed(&ends) => Outcome::Flushed(ends),
+        Ok(ends) => Outcome::Failed(
+            Reason::DestinationUnderMinIsr,
+            format!("the log ends at {} and is committed up to {}", ends.log_end, ends.high_watermark),
+        ),
+        Err(error) => Outcome::refused_here(&error),
+    };
+    let mut outcomes: Vec<Outcome> = flushed.into_iter().map(outcome).collect();
+    fill(&mut outcomes, items.len(), Reason::DestinationNoLeader);
+    outcomes
+}
+
+/// Another leader could hold less than the position claims.
+fn is_committed(ends: &local_cluster::LogEnds) -> bool {
+    ends.high_watermark >= ends.log_end
+}
+
+/// Ends logs behind their positions.
+pub(super) async fn end_logs(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
+    crash_points::reached("stop.epoch_raised");
+    let order = |item: &Item| {
+        Some(EndOrder {
+            partition: item.partition,
+            version: item.bound.version,
+            position: item.position?,
+            source_cluster_id: site.source_cluster_id.clone(),
+        })
+    };
+    let mut ended = cluster.end_logs(items.iter().filter_map(order).collect()).await.into_iter();
+    crash_points::reached("stop.log_ended");
+    let outcome = |item: &Item| {
+        let ended = item.position.and_then(|_| ended.next());
+        match ended {
+            Some(Ok(ended)) => Outcome::Ended(ended),
+            Some(Err(error)) => Outcome::EndRefused(reason_here(&error), error.to_string()),
+            None => Outcome::EndRefused(Reason::DestinationNoLeader, "it was not asked to".to_owned()),
+        }
+    };
+    items.iter().map(outcome).collect()
+}
+
+/// The part of a write of STOPPING that says where the mirror has left the log, and what was known then.
+pub(super) fn position_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePartition {
+    let Some(position) = item.position else { return WriteMirrorStatePartition::default() };
+    WriteMirrorStatePartition {
+        last_mirror_epoch: position.epoch.0,
+        last_mirror_offset: position.offset.0,
+        ..source_to_write(item, clock)
+    }
+}
+
+/// The part of a write of STOPPED that says how the stop went; nothing where it was STOPPED before.
+pub(super) fn report_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePartition {
+    let (Some(position), Some(ended)) = (item.position, &item.ended) else {
+        return WriteMirrorStatePartition::default();
+    };
+    let aborted = ended.aborted.iter().take(limits::ABORTED_IN_REPORT).map(|aborted| AbortedTransaction {
+        producer_id: aborted.producer_id.0,
+        producer_epoch: aborted.producer_epoch.0,
+        first_offset: aborted.first_offset.0,
+    });
+    let report = MirrorStopReport {
+        stopped_at_ms: clock.wall_ms(),
+        mirrored_offset: position.offset.0,
+        lag_ms: item.known.map_or(-1, |known| i64::try_from(known.lag_ms).unwrap_or(i64::MAX)),
+        aborted_transaction_count: i32::try_from(ended.aborted_count).unwrap_or(i32::MAX),
+        aborted_transactions: aborted.collect(),
+        reset_offset: ended.reset_offset.0,
+        ..MirrorStopReport::default()
+    };
+    WriteMirrorStatePartition { report: Some(report), ..source_to_write(item, clock) }
+}
+
+fn source_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePartition {
+    let Some(known) = item.known else { return WriteMirrorStatePartition::default() };
+    WriteMirrorStatePartition {
+        source_offset_last_known: known.high_watermark.0,
+        source_offset_known_at_ms: known.answered_at_wall_ms(clock.now_ms(), clock.wall_ms()),
+        ..WriteMirrorStatePartition::default()
+    }
+}

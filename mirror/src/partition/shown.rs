@@ -1,0 +1,73 @@
+//! What is shown of a partition: its state as it is lived here, why it is not well, and which retry it is in.
+
+use std::sync::Arc;
+
+use tarn_image::DesiredState;
+
+use super::Partition;
+use crate::reasons::Reason;
+use crate::state::MirrorState;
+
+impl Partition {
+    /// The state to show: MIRRORING only where it is fetched, and not where that has not helped yet; STOPPING from
+    /// when a stop is wanted until it is done.
+    pub fn state(&self) -> MirrorState {
+        match self.bound.desired {
+            DesiredState::Stopping if self.has_stopped() => return MirrorState::Stopped,
+            DesiredState::Stopping => return MirrorState::Stopping,
+            DesiredState::Mirroring | DesiredState::Paused | DesiredState::Stopped => {}
+        }
+        if self.terminal.is_some() || self.failure.is_some() {
+            return MirrorState::Failed;
+        }
+        let is_to_mirror = self.bound.desired == DesiredState::Mirroring;
+        let Some(persisted) = &self.persisted else { return MirrorState::LogAlignment };
+        match persisted.state {
+            Some(MirrorState::Mirroring) if !is_to_mirror => MirrorState::Pausing,
+            Some(MirrorState::Mirroring) if self.in_lane && !self.doubted => MirrorState::Mirroring,
+            None | Some(MirrorState::Mirroring | MirrorState::LogAlignment) if self.raising.is_some() => {
+                MirrorState::EpochFencing
+            }
+            None | Some(MirrorState::Mirroring) => MirrorState::LogAlignment,
+            Some(MirrorState::Failed) if self.is_older(persisted) && is_to_mirror => {
+                MirrorState::LogAlignment
+            }
+            Some(state) => state,
+        }
+    }
+
+    /// The reason and message to show.
+    pub fn trouble(&self) -> Option<(Reason, Arc<str>)> {
+        if let Some(terminal) = &self.terminal {
+            return Some(terminal.clone());
+        }
+        // What failed may be over by now; what holds up the next try is not.
+        if let Some(trouble) = self.held.as_ref().or(self.failure.as_ref()) {
+            return Some((trouble.reason, trouble.message.clone()));
+        }
+        if self.bound.desired == DesiredState::Stopping {
+            // Whatever was wrong before the stop, it waits for nothing of that.
+            let above = self.raising?.above;
+            let message = format!("the leader epoch is being raised above {above}");
+            return Some((Reason::EpochBehind, message.into()));
+        }
+        let failed =
+            self.persisted.as_ref().filter(|persisted| persisted.state == Some(MirrorState::Failed))?;
+        Some((failed.reason?, failed.message.clone().unwrap_or_default()))
+    }
+
+    /// What is to be shown where nothing is wrong now.
+    pub fn notice(&self) -> Option<(Reason, Arc<str>)> {
+        Some((Reason::SourceGap, Arc::from(self.gaps.said()?)))
+    }
+
+    /// Which retry it is in; 0 for none, −1 where it is not tried again.
+    pub fn retry_attempt(&self) -> i16 {
+        match self.state() {
+            _ if self.terminal.is_some() => -1,
+            _ if self.failure.is_some() => i16::try_from(self.attempts).unwrap_or(i16::MAX),
+            MirrorState::Failed => -1,
+            _ => 0,
+        }
+    }
+}
