@@ -121,6 +121,9 @@ served! {
     DescribeClusterMirrorsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
         frame(&call.header, &mirrors::describe(&call.core, request).await)
     });
+    DescribeMirrorReportsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &mirrors::reports(&call.core, request).await)
+    });
     ReadMirrorStatesRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
         frame(&call.header, &mirrors::read_states(&call.core, request).await)
     });

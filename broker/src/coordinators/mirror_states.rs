@@ -10,7 +10,8 @@ use std::rc::Rc;
 
 use tarn_image::MetadataImage;
 use tarn_mirror::coordinator::{
-    PartitionState, STATE_TOPIC, StateRequest, StateResponse, StateWrite, WriteRefused, coordinator_partition,
+    PartitionState, STATE_TOPIC, StateRequest, StateResponse, StateWrite, StopReport, WriteRefused,
+    coordinator_partition,
 };
 use tarn_record::TopicIdPartition;
 use tarn_runtime::channel::{self, Reply};
@@ -155,6 +156,31 @@ pub async fn write(
         }
     }
     written
+}
+
+/// What the stops of a mirror have left, from all coordinators.
+///
+/// # Errors
+/// Where one of them does not answer.
+pub async fn reports(
+    core: &Rc<Core>,
+    mirror: &str,
+) -> Result<Vec<(TopicIdPartition, StopReport)>, ErrorCode> {
+    let image = core.image();
+    let Some(topic) = image.topics().by_name(STATE_TOPIC) else { return Ok(Vec::new()) };
+    let mut asked = Vec::with_capacity(topic.partitions.len());
+    for &index in topic.partitions.keys() {
+        let coordinator = TopicIdPartition { topic_id: topic.id, partition: index };
+        asked.push(ask(core, coordinator, StateRequest::Reports(mirror.to_owned())).await);
+    }
+    let mut reports = Vec::new();
+    for answer in asked {
+        match answered(answer).await? {
+            StateResponse::Reports(more) => reports.extend(more),
+            _ => return Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+        }
+    }
+    Ok(reports)
 }
 
 /// Checks that the metadata knows a partition as one of the mirror's; the name of its topic.

@@ -2,6 +2,7 @@
 
 mod describe;
 mod existing;
+mod reports;
 mod states;
 
 use std::rc::Rc;
@@ -19,6 +20,7 @@ use tarn_wire::messages::{
 use tarn_wire::{ErrorCode, Str};
 
 pub use describe::describe;
+pub use reports::reports;
 pub use states::{read_offsets, read_states, write_states};
 
 use crate::core::Core;
