@@ -153,7 +153,7 @@ impl Binding {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "topic '{topic}' belongs to cluster mirror {mirror} (state {state}) and is read-only; to make it writable: \
-     tarn mirror stop --mirror {mirror} --topics {topic} (not served yet by this release)"
+     tarn mirror stop --mirror {mirror} --topics {topic}"
 )]
 pub struct ReadOnly {
     topic: String,
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(
             binding.refusal("t", "PAUSED").to_string(),
             "topic 't' belongs to cluster mirror m (state PAUSED) and is read-only; to make it writable: \
-             tarn mirror stop --mirror m --topics t (not served yet by this release)"
+             tarn mirror stop --mirror m --topics t"
         );
     }
 

@@ -112,6 +112,18 @@ requests! {
     CreateClusterMirror(request: CreateClusterMirrorRequest) -> CreateClusterMirrorResponse, create_mirror;
     /// Starts mirror topics that a broker has resolved against the source.
     StartMirrorTopics(request: StartMirrorTopicsRequest) -> StartMirrorTopicsResponse, start_mirror_topics;
+    /// Has mirror topics stopped.
+    StopMirrorTopics(request: StopMirrorTopicsRequest) -> StopMirrorTopicsResponse, stop_mirror_topics;
+    /// Pauses mirror topics.
+    PauseMirrorTopics(request: PauseMirrorTopicsRequest) -> PauseMirrorTopicsResponse, pause_mirror_topics;
+    /// Goes on with paused mirror topics.
+    ResumeMirrorTopics(request: ResumeMirrorTopicsRequest) -> ResumeMirrorTopicsResponse, resume_mirror_topics;
+    /// Has failed mirror topics tried again.
+    RecoverMirrorTopics(request: RecoverMirrorTopicsRequest) -> RecoverMirrorTopicsResponse, recover_mirror_topics;
+    /// Writes down that mirror topics have stopped.
+    CompleteMirrorStop(request: CompleteMirrorStopRequest) -> CompleteMirrorStopResponse, complete_mirror_stop;
+    /// Deletes a cluster mirror whose topics are all stopped.
+    DeleteClusterMirror(request: DeleteClusterMirrorRequest) -> DeleteClusterMirrorResponse, delete_mirror;
     /// Raises leader epochs of mirror partitions.
     BumpLeaderEpochs(request: BumpLeaderEpochsRequest) -> BumpLeaderEpochsResponse, bump_leader_epochs;
 }

@@ -377,6 +377,24 @@ impl Controller {
             Ask::StartMirrorTopics(request) => {
                 decide::mirror_topics::start(image, &request, &mut context).map(Answer::StartMirrorTopics)
             }
+            Ask::StopMirrorTopics(request) => {
+                decide::mirror_desired::stop(image, &request, &context).map(Answer::StopMirrorTopics)
+            }
+            Ask::PauseMirrorTopics(request) => {
+                decide::mirror_desired::pause(image, &request, &context).map(Answer::PauseMirrorTopics)
+            }
+            Ask::ResumeMirrorTopics(request) => {
+                decide::mirror_desired::resume(image, &request, &context).map(Answer::ResumeMirrorTopics)
+            }
+            Ask::RecoverMirrorTopics(request) => {
+                decide::mirror_desired::recover(image, &request, &context).map(Answer::RecoverMirrorTopics)
+            }
+            Ask::CompleteMirrorStop(request) => {
+                decide::mirror_stopped::complete(image, &request).map(Answer::CompleteMirrorStop)
+            }
+            Ask::DeleteClusterMirror(request) => {
+                decide::delete_mirror::delete_mirror(image, &request).map(Answer::DeleteClusterMirror)
+            }
             Ask::BumpLeaderEpochs(request) => {
                 decide::leader_epochs::bump(image, &request).map(Answer::BumpLeaderEpochs)
             }

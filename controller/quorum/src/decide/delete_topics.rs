@@ -104,7 +104,7 @@ mod tests {
             response.responses[0].error_message.as_deref(),
             Some(
                 "topic 'a' belongs to cluster mirror m (state paused) and is read-only; to make it writable: \
-                 tarn mirror stop --mirror m --topics a (not served yet by this release)"
+                 tarn mirror stop --mirror m --topics a"
             )
         );
         world.bind("a", "m", "stopped:5");

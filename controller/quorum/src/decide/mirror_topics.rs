@@ -1,31 +1,25 @@
 //! StartMirrorTopics (KIP-1279): topics of the source are created here, or taken over, and bound.
 //!
 //! The broker has resolved names and patterns against the source; here is decided with ids, partition
-//! counts and configs. A binding's version is the offset of the batch that wrote it, so versions of all
-//! topics compare: a caller that saw none above V learns of anything newer.
+//! counts and configs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tarn_image::config::mirror::Patterns;
-use tarn_image::config::value::elements;
-use tarn_image::config::{table, topic as topic_configs};
+use tarn_image::config::topic as topic_configs;
 use tarn_image::configs::ConfigMap;
-use tarn_image::mirrors::is_never_mirrored;
-use tarn_image::mirrors::{MIRROR_DESIRED_STATE, MIRROR_NAME, Truncation, Wanted};
-use tarn_image::{DesiredState, MetadataImage, ResourceType, TopicImage};
+use tarn_image::mirrors::{Truncation, Wanted, is_never_mirrored};
+use tarn_image::{DesiredState, MetadataImage, TopicImage};
 use tarn_record::{PartitionIndex, TopicId};
 use tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic;
 use tarn_wire::messages::start_mirror_topics_response::MirrorTopicResult;
-use tarn_wire::messages::{ConfigRecord, StartMirrorTopicsRequest, StartMirrorTopicsResponse};
+use tarn_wire::messages::{StartMirrorTopicsRequest, StartMirrorTopicsResponse};
 use tarn_wire::{ErrorCode, MetadataRecord, Str};
 
-use super::create_topics::{circle_start, config_record, fresh_id, new_topic};
+use super::create_topics::{circle_start, fresh_id, new_topic};
+use super::mirror_bindings::{bound, check_version, mirror};
+use super::mirror_patterns::{EXCLUDE, Lists, parse_given};
 use super::{ApiError, Context, Decision, Run, names, placement, sentence, wire_result};
-
-/// Keys of a mirror that its commands change.
-const INCLUDE: &str = "topics.include";
-const EXCLUDE: &str = "topics.exclude";
 
 /// Decides a whole request. A topic that fails does not hinder the others.
 pub fn start(
@@ -48,9 +42,14 @@ fn try_start(
     request: &StartMirrorTopicsRequest,
     context: &mut Context<'_>,
 ) -> Result<Decision<StartMirrorTopicsResponse>, ApiError> {
-    let filters = Filters::merged(image, request)?;
-    check_version(image, request)?;
-    let mut records = filters.records;
+    let mirror = mirror(image, &request.mirror_name)?;
+    parse_given(&request.include_patterns)?;
+    parse_given(&request.exclude_patterns)?;
+    let mut lists = Lists::of(&mirror);
+    lists.started(&request.include_patterns, &request.exclude_patterns);
+    let exclusion = lists.exclusion()?;
+    check_version(image, request.state_version, request.topics.iter().map(|topic| &*topic.topic_name))?;
+    let mut records = lists.records(mirror.name)?;
     let mut response = StartMirrorTopicsResponse::default();
     let (mut named, mut identified) = (BTreeSet::new(), BTreeSet::new());
     for topic in &request.topics {
@@ -59,7 +58,7 @@ fn try_start(
             Err(ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic name."))
         } else if !id.is_zero() && !identified.insert(id) {
             Err(ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic id."))
-        } else if filters.exclude.matches(&topic.topic_name) {
+        } else if exclusion.matches(&topic.topic_name) {
             let why = format!("Topic '{}' is excluded by {EXCLUDE} of the mirror.", topic.topic_name);
             Err(ApiError::new(ErrorCode::INVALID_REQUEST, why))
         } else {
@@ -76,83 +75,6 @@ fn try_start(
         });
     }
     Ok(Decision::of(records, response))
-}
-
-/// Refuses where a binding is newer than what the caller decided on.
-fn check_version(image: &MetadataImage, request: &StartMirrorTopicsRequest) -> Result<(), ApiError> {
-    if request.state_version < 0 {
-        return Ok(());
-    }
-    let newer = request.topics.iter().find_map(|topic| {
-        let binding = image.bindings().of(&topic.topic_name)?;
-        (binding.version > request.state_version).then_some((&topic.topic_name, binding.version))
-    });
-    match newer {
-        None => Ok(()),
-        Some((topic, version)) => Err(ApiError::new(
-            ErrorCode::INVALID_CLUSTER_MIRROR_STATE,
-            format!(
-                "The state of topic '{topic}' has changed since: it is version {version}, not {} or older.",
-                request.state_version
-            ),
-        )),
-    }
-}
-
-/// The filters of a mirror after a request's patterns were added.
-struct Filters {
-    exclude: Patterns,
-    records: Vec<MetadataRecord>,
-}
-
-impl Filters {
-    fn merged(image: &MetadataImage, request: &StartMirrorTopicsRequest) -> Result<Filters, ApiError> {
-        let name = &*request.mirror_name;
-        let Some(mirror) = image.mirror(name) else {
-            let why = format!("Cluster mirror '{name}' does not exist.");
-            return Err(ApiError::new(ErrorCode::UNKNOWN_CLUSTER_MIRROR, why));
-        };
-        let current = |key: &str| match mirror.configs.get(key) {
-            Some(value) => value.to_string(),
-            None => table::mirror_key(key).and_then(|key| key.default_text()).unwrap_or("").to_owned(),
-        };
-        let (included, excluded) = (current(INCLUDE), current(EXCLUDE));
-        let include = merge(&included, &request.include_patterns, &request.exclude_patterns);
-        let exclude = merge(&excluded, &request.exclude_patterns, &request.include_patterns);
-        let invalid = |error: tarn_image::config::mirror::InvalidMirror| {
-            ApiError::new(ErrorCode::INVALID_REQUEST, error.0)
-        };
-        for (key, merged) in [(INCLUDE, &include), (EXCLUDE, &exclude)] {
-            if let Some(Err(refusal)) = table::mirror_key(key).map(|key| key.canonical(merged)) {
-                return Err(ApiError::new(ErrorCode::INVALID_REQUEST, refusal.of(key)));
-            }
-        }
-        Patterns::parse(elements(&include)).map_err(invalid)?;
-        let patterns = Patterns::parse(elements(&exclude)).map_err(invalid)?;
-        let changed = [(INCLUDE, &included, include), (EXCLUDE, &excluded, exclude)];
-        let records =
-            changed.into_iter().filter(|(_, before, after)| *before != after).map(|(key, _, after)| {
-                ConfigRecord {
-                    resource_type: ResourceType::CLUSTER_MIRROR.0,
-                    resource_name: name.into(),
-                    name: key.into(),
-                    value: Some(after.as_str().into()),
-                }
-                .into()
-            });
-        Ok(Filters { exclude: patterns, records: records.collect() })
-    }
-}
-
-fn merge(current: &str, added: &[Str], removed: &[Str]) -> String {
-    let mut list = elements(current);
-    list.retain(|pattern| !removed.iter().any(|gone| **gone == **pattern));
-    for pattern in added {
-        if !list.contains(&&**pattern) {
-            list.push(pattern);
-        }
-    }
-    list.join(",")
 }
 
 /// The records that start one topic, and the source's configs that were left out.
@@ -183,8 +105,7 @@ fn start_one(
     };
     let truncation = if request.allow_truncation { Truncation::Allowed } else { Truncation::Refused };
     let wanted = Wanted { state: DesiredState::Mirroring, version: context.next_offset.0, truncation };
-    records.push(config_record(name, MIRROR_NAME, Some(&request.mirror_name)));
-    records.push(config_record(name, MIRROR_DESIRED_STATE, Some(&wanted.to_string())));
+    records.extend(bound(name, &request.mirror_name, &wanted));
     Ok((records, skipped))
 }
 
@@ -428,6 +349,31 @@ mod tests {
         let mirror = world.image.mirror("m").unwrap();
         assert_eq!(mirror.configs.get("topics.include").map(|value| &**value), Some("orders.*"));
         assert_eq!(mirror.configs.get("topics.exclude").map(|value| &**value), Some("__.*,tmp.*"));
+    }
+
+    #[test]
+    fn a_pattern_is_in_one_list_and_has_no_comma() {
+        let mut world = world();
+        let request = |include: &[&str], exclude: &[&str]| StartMirrorTopicsRequest {
+            mirror_name: "m".into(),
+            include_patterns: include.iter().map(|one| Str::from(*one)).collect(),
+            exclude_patterns: exclude.iter().map(|one| Str::from(*one)).collect(),
+            ..StartMirrorTopicsRequest::default()
+        };
+        assert_eq!(world.start_with(&request(&["a.*", "b"], &["b", "c"])).error_code, 0);
+        let lists = |world: &World| {
+            ["topics.include", "topics.exclude"].map(|key| world.mirror_config("m", key).unwrap())
+        };
+        assert_eq!(lists(&world), ["a.*", "__.*,b,c"], "what is given for both is excluded");
+        assert_eq!(world.start_with(&request(&["c"], &["a.*"])).error_code, 0);
+        assert_eq!(lists(&world), ["c", "__.*,b,a.*"]);
+        for (include, exclude) in [(["x,y"], []), ([""], [])] {
+            let refused = world.start_with(&request(&include, &exclude));
+            assert_eq!(ErrorCode(refused.error_code), ErrorCode::INVALID_REQUEST);
+            let refused = world.start_with(&request(&exclude, &include));
+            assert_eq!(ErrorCode(refused.error_code), ErrorCode::INVALID_REQUEST);
+        }
+        assert_eq!(lists(&world), ["c", "__.*,b,a.*"]);
     }
 
     fn world() -> World {

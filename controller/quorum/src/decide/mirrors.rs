@@ -5,16 +5,15 @@
 
 use std::sync::Arc;
 
+use tarn_image::MetadataImage;
 use tarn_image::config::mirror;
 use tarn_image::configs::ConfigMap;
 use tarn_image::features::MIRROR_VERSION;
 use tarn_image::mirrors::{SOURCE_CLUSTER_ID, STATE_TOPIC};
-use tarn_image::{MetadataImage, ResourceType};
-use tarn_wire::messages::{
-    ConfigRecord, CreateClusterMirrorRequest, CreateClusterMirrorResponse, FeatureLevelRecord,
-};
+use tarn_wire::messages::{CreateClusterMirrorRequest, CreateClusterMirrorResponse, FeatureLevelRecord};
 use tarn_wire::{ErrorCode, MetadataRecord};
 
+use super::mirror_bindings::mirror_record;
 use super::{ApiError, Context, Decision, Run, brokers, create_topics, placement, wire_result};
 
 /// How `__mirror_state` is kept: the newest word about each partition, for ever, on the disk before it counts.
@@ -50,15 +49,7 @@ fn batches(
         batches.push(vec![FeatureLevelRecord { name: MIRROR_VERSION.into(), feature_level: 1 }.into()]);
     }
     let mut records = state_topic(image, context)?;
-    records.extend(configs.iter().map(|(key, value)| {
-        ConfigRecord {
-            resource_type: ResourceType::CLUSTER_MIRROR.0,
-            resource_name: name.into(),
-            name: (&**key).into(),
-            value: Some((&**value).into()),
-        }
-        .into()
-    }));
+    records.extend(configs.iter().map(|(key, value)| mirror_record(name, key, Some(value))));
     batches.push(records);
     Ok(batches)
 }

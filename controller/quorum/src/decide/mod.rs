@@ -7,9 +7,14 @@
 pub mod alter_configs;
 pub mod brokers;
 pub mod create_topics;
+pub mod delete_mirror;
 pub mod delete_topics;
 pub mod elections;
 pub mod leader_epochs;
+mod mirror_bindings;
+pub mod mirror_desired;
+mod mirror_patterns;
+pub mod mirror_stopped;
 pub mod mirror_topics;
 pub mod mirrors;
 pub mod names;

@@ -2,6 +2,7 @@
 
 use tarn_image::config::server::ServerConfig;
 use tarn_image::features;
+use tarn_image::mirrors::{Binding, Wanted};
 use tarn_image::{MetadataDelta, MetadataImage, ResourceType};
 use tarn_record::{BrokerId, Offset, TopicId};
 use tarn_wire::messages::broker_registration_request::Listener;
@@ -237,8 +238,28 @@ impl World {
     }
 
     pub(crate) fn start_with(&mut self, request: &StartMirrorTopicsRequest) -> StartMirrorTopicsResponse {
-        let decision = self.decide(|image, context| mirror_topics::start(image, request, context));
+        self.decided(|image, context| mirror_topics::start(image, request, context))
+    }
+
+    /// Decides and applies.
+    pub(crate) fn decided<R>(
+        &mut self,
+        decide: impl FnOnce(&MetadataImage, &mut Context<'_>) -> Decision<R>,
+    ) -> R {
+        let decision = self.decide(decide);
         self.apply(decision)
+    }
+
+    /// The binding of a topic as its mirror and its `mirror.desired.state`.
+    pub(crate) fn bound(&self, topic: &str) -> Option<(String, String)> {
+        let binding = self.image.bindings().of(topic)?;
+        let Binding { mirror, desired, version, truncation } = binding.clone();
+        Some((mirror.to_string(), Wanted { state: desired, version, truncation }.to_string()))
+    }
+
+    /// What is set for a mirror.
+    pub(crate) fn mirror_config(&self, mirror: &str, key: &str) -> Option<String> {
+        self.image.mirror(mirror)?.configs.get(key).map(|value| value.to_string())
     }
 }
 
