@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tarn_log::disk::{Disk, DiskFile, DiskLock, Entry, Open};
+use tarn_log::disk::{Disk, DiskFile, DiskLock, Entry, FileSystem, Open, Reach};
 
 use file::{Inode, SimFile};
 use names::{Names, Target};
@@ -292,6 +292,10 @@ impl Disk for SimDisk {
         }
     }
 
+    fn file_system(&self, _: &Path) -> io::Result<Arc<dyn FileSystem>> {
+        Ok(Arc::new(SimFileSystem { disk: self.clone(), boot: self.lock().boot }))
+    }
+
     fn exists(&self, path: &Path) -> bool {
         self.lock().names.find(path).is_ok()
     }
@@ -307,6 +311,37 @@ impl Disk for SimDisk {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         Ok(DiskLock::new(Unlock { disk: self.clone(), boot: state.boot }))
+    }
+}
+
+/// The whole disk, as it was when somebody began to use it.
+#[derive(Debug)]
+struct SimFileSystem {
+    disk: SimDisk,
+    boot: u32,
+}
+
+impl FileSystem for SimFileSystem {
+    fn sync(&self) -> io::Result<Reach> {
+        let state = &mut *self.disk.lock();
+        if state.boot != self.boot {
+            return Err(io::Error::other("the file system was opened before a crash"));
+        }
+        match state.sync()? {
+            Synced::Done => {
+                state.inodes.iter_mut().for_each(Inode::sync);
+                if !state.faults.names_lie {
+                    state.names.sync_all();
+                }
+                Ok(Reach::All)
+            }
+            Synced::Failed => {
+                let State { inodes, rng, .. } = state;
+                inodes.iter_mut().for_each(|inode| inode.fail_sync(rng));
+                Err(disk_failed())
+            }
+            Synced::Lied => Ok(Reach::All),
+        }
     }
 }
 
@@ -343,6 +378,19 @@ mod tests {
             let bytes = disk.read_all(Path::new("/d/f")).unwrap();
             assert_eq!(bytes[..6], *b"synced");
             assert!(file.sync_data().is_err(), "a file that was opened before the crash is of no use");
+        }
+    }
+
+    #[test]
+    fn what_is_in_a_file_system_that_was_synced_survives() {
+        for seed in 0..50 {
+            let disk = SimDisk::new(seed);
+            disk.create_dir_all(Path::new("/d/e")).unwrap();
+            let file = disk.open(Path::new("/d/e/f"), Open::Create).unwrap();
+            file.write_at(&[IoSlice::new(b"synced")], 0).unwrap();
+            assert_eq!(disk.file_system(Path::new("/d")).unwrap().sync().unwrap(), Reach::All);
+            disk.crash();
+            assert_eq!(disk.read_all(Path::new("/d/e/f")).unwrap(), b"synced");
         }
     }
 

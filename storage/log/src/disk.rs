@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! * a write that returned is whole, or it failed and nothing is known of its range;
-//! * only what was synced, data by [`DiskFile::sync_data`] and names by [`Disk::sync_dir`], is sure to
-//!   survive a crash.
+//! * only what was synced, data by [`DiskFile::sync_data`], names by [`Disk::sync_dir`], both by
+//!   [`FileSystem::sync`], is sure to survive a crash.
 
 use std::any::Any;
 use std::fmt;
@@ -17,6 +17,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -47,6 +48,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Makes the names in a directory survive a crash.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// The file system that holds a directory, for as long as it is of interest: see [`FileSystem`].
+    fn file_system(&self, path: &Path) -> io::Result<Arc<dyn FileSystem>>;
 
     /// True where the path names something.
     fn exists(&self, path: &Path) -> bool;
@@ -116,6 +120,23 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
 
     /// The descriptor, for `sendfile`; `None` in the simulator.
     fn file(&self) -> Option<Arc<File>>;
+}
+
+/// All files of a file system, which can be made durable together: where very many have changed, that takes
+/// a fraction of the time.
+pub trait FileSystem: Send + Sync + fmt::Debug {
+    /// Makes every byte and every name survive a crash, if it can say so. An error means that something
+    /// written since this value was made, by whomever, did not reach the disk.
+    fn sync(&self) -> io::Result<Reach>;
+}
+
+/// What is known after the sync of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All of it is on the disk.
+    All,
+    /// Something may not be. Whose file it was, its own sync tells.
+    Unknown,
 }
 
 /// How to open a file.
@@ -212,6 +233,11 @@ impl Disk for RealDisk {
         File::open(path).and_then(|directory| directory.sync_all())
     }
 
+    /// Holds a descriptor: the kernel reports a failed write-back to those that were open at the time.
+    fn file_system(&self, path: &Path) -> io::Result<Arc<dyn FileSystem>> {
+        Ok(Arc::new(RealFileSystem { directory: File::open(path)?, was_asked: AtomicBool::new(false) }))
+    }
+
     fn exists(&self, path: &Path) -> bool {
         path.exists()
     }
@@ -234,6 +260,34 @@ impl Disk for RealDisk {
 /// `fcntl` may say "access" where `flock` says "would block".
 fn would_block(errno: Errno) -> io::Error {
     if errno == Errno::ACCESS { io::ErrorKind::WouldBlock.into() } else { errno.into() }
+}
+
+/// A file system of the machine, by a directory in it.
+#[derive(Debug)]
+struct RealFileSystem {
+    directory: File,
+    /// The kernel has said once what failed since the last time that somebody asked it.
+    was_asked: AtomicBool,
+}
+
+impl FileSystem for RealFileSystem {
+    fn sync(&self) -> io::Result<Reach> {
+        let synced = loop {
+            match rustix::fs::syncfs(&self.directory) {
+                Err(Errno::INTR) => {}
+                other => break other,
+            }
+        };
+        let was_asked = self.was_asked.swap(true, Ordering::Relaxed);
+        match synced {
+            Ok(()) => Ok(Reach::All),
+            // A full disk is no failure of it.
+            Err(Errno::NOSPC | Errno::DQUOT) => Ok(Reach::Unknown),
+            // It may have failed long before, when no file of ours was open.
+            Err(_) if !was_asked => Ok(Reach::Unknown),
+            Err(errno) => Err(errno.into()),
+        }
+    }
 }
 
 /// A file of the machine.

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use tarn_record::{Offset, TopicId};
 
 use crate::descriptors::Descriptors;
-use crate::disk::{Disk, Open};
+use crate::disk::{Disk, FileSystem, Open};
 use crate::error::LogError;
 
 /// The directory of one partition.
 #[derive(Debug)]
 pub(crate) struct Home {
     pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) file_system: Arc<dyn FileSystem>,
     pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) path: PathBuf,
 }

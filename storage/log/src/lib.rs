@@ -27,11 +27,12 @@ mod removal;
 
 pub use config::{FlushPolicy, LogConfig};
 pub use descriptors::{Descriptors, SegmentFile};
-pub use disk::{Disk, DiskFile, RealDisk};
+pub use disk::{Disk, DiskFile, FileSystem, Reach, RealDisk};
 pub use epochs::{EpochEnd, EpochError, EpochHistory, EpochStart};
 pub use error::{AppendError, LogError, ReadError};
 pub use log::{
-    Appended, FlushJob, Flushed, FoundTimestamp, Log, NewestBatchSearch, TimestampSearch, Truncated,
+    Appended, FlushJob, Flushed, FoundTimestamp, Log, LogBatches, NewestBatchSearch, TimestampSearch,
+    Together, Truncated, flush_together,
 };
 pub use log_dir::{FoundPartition, LogDir, LogDirError, PartitionOffsets};
 pub use read_plan::{FileSlice, FirstBatch, ReadPlan};

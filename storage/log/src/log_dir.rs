@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::checkpoints::{CheckpointError, CleanShutdown, OffsetCheckpoint};
 use crate::descriptors::Descriptors;
-use crate::disk::{Disk, DiskLock};
+use crate::disk::{Disk, DiskLock, FileSystem};
 use crate::error::LogError;
 use crate::home::{DELETED_DIR_SUFFIX, Home};
 use crate::meta_properties::MetaProperties;
@@ -34,6 +34,7 @@ const LOCK_FILE: &str = ".lock";
 pub struct LogDir {
     disk: Arc<dyn Disk>,
     path: PathBuf,
+    file_system: Arc<dyn FileSystem>,
     descriptors: Arc<Descriptors>,
     properties: Option<MetaProperties>,
     clean: Option<CleanShutdown>,
@@ -96,7 +97,9 @@ impl LogDir {
             io::ErrorKind::WouldBlock => LogDirError::Locked { path: path.clone() },
             _ => LogError::io("lock", &path, cause).into(),
         })?;
-        let mut dir = LogDir { disk, path, descriptors, properties: None, clean: None, _lock: lock };
+        let file_system = disk.file_system(&path).map_err(|cause| LogError::io("open", &path, cause))?;
+        let mut dir =
+            LogDir { disk, path, file_system, descriptors, properties: None, clean: None, _lock: lock };
         dir.properties = dir.read_properties()?;
         dir.clean = dir.take_clean_shutdown()?;
         Ok(Arc::new(dir))
@@ -240,6 +243,7 @@ impl LogDir {
     pub(crate) fn home(&self, topic: &str, partition: PartitionIndex) -> Arc<Home> {
         Arc::new(Home {
             disk: self.disk.clone(),
+            file_system: self.file_system.clone(),
             descriptors: self.descriptors.clone(),
             path: self.path.join(format!("{topic}-{partition}")),
         })

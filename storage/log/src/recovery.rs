@@ -183,6 +183,7 @@ fn empty(home: Arc<Home>, topic_id: TopicId, config: Arc<LogConfig>) -> Log {
         epochs: EpochHistory::default(),
         producers: ProducerStates::default(),
         unnoted_aborts: Vec::new(),
+        flushed_to: Offset(0),
         recovery_point: Offset(0),
         dirt: Dirt::default(),
         retired: Vec::new(),

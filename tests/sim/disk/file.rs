@@ -71,14 +71,14 @@ impl Inode {
         self.pending.push(Pending::SetLen(len));
     }
 
-    fn sync(&mut self) {
+    pub(super) fn sync(&mut self) {
         for pending in self.pending.drain(..) {
             pending.apply(&mut self.durable);
         }
     }
 
     /// What was to be synced is lost or not, each write for itself; readers do not notice yet.
-    fn fail_sync(&mut self, rng: &mut fastrand::Rng) {
+    pub(super) fn fail_sync(&mut self, rng: &mut fastrand::Rng) {
         for pending in self.pending.drain(..) {
             pending.apply_in_part(&mut self.durable, rng);
         }

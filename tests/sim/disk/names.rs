@@ -86,10 +86,12 @@ impl Names {
 
     pub(super) fn sync(&mut self, path: &Path) -> io::Result<()> {
         let Target::Dir(dir) = self.find(path)? else { return Err(io::ErrorKind::NotADirectory.into()) };
-        let dir = &mut self.dirs[dir];
-        let all = dir.pending.len();
-        dir.keep(all);
+        self.dirs[dir].keep_all();
         Ok(())
+    }
+
+    pub(super) fn sync_all(&mut self) {
+        self.dirs.iter_mut().for_each(Dir::keep_all);
     }
 
     pub(super) fn crash(&mut self, rng: &mut fastrand::Rng) {
@@ -117,6 +119,10 @@ impl Dir {
     fn change(&mut self, change: Change) {
         change.apply(&mut self.now);
         self.pending.push(change);
+    }
+
+    fn keep_all(&mut self) {
+        self.keep(self.pending.len());
     }
 
     /// Makes the first changes durable.

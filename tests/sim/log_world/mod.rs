@@ -181,6 +181,8 @@ impl World for LogWorld {
         "history begun anew in an older epoch",
         "log start advanced",
         "flush",
+        "flush of batches alone",
+        "flush of the whole disk",
         "flush that came back after a truncation",
         "flush that failed",
         "clean restart",
@@ -254,8 +256,11 @@ impl World for LogWorld {
             let text = format!("the last stable offset is {found} instead of {expected}");
             return Err(Violation::new("last stable offset", text));
         }
-        if log.recovery_point() > log.end() {
-            return Err(Violation::new("order", "the recovery point is above the log end"));
+        if log.recovery_point() > log.flushed_to() || log.flushed_to() > log.end() {
+            return Err(Violation::new(
+                "order",
+                "the recovery point is above the flushed end, or that above the end",
+            ));
         }
         let epochs = log.epochs().starts();
         if epochs.iter().any(|begun| begun.start < log.start() || begun.start > log.end()) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tarn_log::disk::{DiskLock, Entry, Open};
-use tarn_log::{Disk, DiskFile, RealDisk};
+use tarn_log::{Disk, DiskFile, FileSystem, RealDisk};
 
 /// Shared by the test and the controller.
 #[derive(Debug)]
@@ -102,6 +102,10 @@ impl Disk for NearlyFull {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.disk.sync_dir(path)
+    }
+
+    fn file_system(&self, path: &Path) -> io::Result<Arc<dyn FileSystem>> {
+        self.disk.file_system(path)
     }
 
     fn exists(&self, path: &Path) -> bool {

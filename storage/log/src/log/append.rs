@@ -12,7 +12,7 @@ use tarn_record::{
     ValidBatch,
 };
 
-use super::Log;
+use super::{Log, Together};
 use crate::config::FlushPolicy;
 use crate::epochs::EpochError;
 use crate::error::{AppendError, LogError};
@@ -153,6 +153,25 @@ impl Log {
         }
         self.active_mut().spill();
         Ok(appended)
+    }
+
+    /// Appends batches of this broker's own making that have their offsets and epoch, with as few writes as
+    /// possible: the end of a mirror. They are promised to be on the disk after a flush of `together`.
+    ///
+    /// # Errors
+    /// As for [`Log::append_as_is`].
+    pub fn append_own(
+        &mut self,
+        batches: &[ValidBatch],
+        together: Together,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
+        let first = self.segments.len().saturating_sub(1);
+        let appended = self.append_as_is(batches, now);
+        if together == Together::Few {
+            self.segments.iter().skip(first).for_each(|segment| segment.file().promise());
+        }
+        appended
     }
 
     /// How many of the first batches are in the log already.

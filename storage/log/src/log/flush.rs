@@ -4,6 +4,10 @@
 //! indexes with the segments that are closed, so that below the recovery point everything can be
 //! trusted. One job of a log runs at a time. A failed sync is never tried again into silence: its error
 //! takes the log directory offline, also where it failed for lack of room: what was written had been taken before.
+//!
+//! Somebody waits for the batches alone. A flush of these leaves new epochs for the next flush of everything,
+//! because their file takes several syncs of its own; the recovery point stays below them until then, and a
+//! recovery reads them from the batches.
 
 use std::io;
 use std::sync::Arc;
@@ -14,6 +18,7 @@ use tarn_record::Offset;
 use super::Log;
 use crate::checkpoints::PartitionMetadata;
 use crate::descriptors::SegmentFile;
+use crate::disk::FileSystem;
 use crate::error::LogError;
 use crate::home::{EPOCHS_FILE, Home, Kind};
 use crate::limits;
@@ -25,13 +30,13 @@ use crate::segment::Segment;
 pub struct FlushJob {
     home: Arc<Home>,
     segments: SmallVec<[ToSync; 1]>,
-    /// The content of `leader-epoch-checkpoint`, where it changed.
+    /// The content of `leader-epoch-checkpoint`, where it is to be written.
     epochs: Option<Vec<u8>>,
     names: bool,
     created: bool,
     result: Flushed,
     /// The bytes to make durable, at the end of the segments.
-    unflushed_bytes: u64,
+    unsynced_bytes: u64,
     /// Why the flush cannot succeed.
     blocked: Option<LogError>,
 }
@@ -52,6 +57,16 @@ pub struct Flushed {
     epoch_changes: u32,
     changes: u32,
     active: Offset,
+    extent: Extent,
+}
+
+/// What a flush makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// The batches: a recovery still reads them again.
+    Batches,
+    /// Whatever a recovery would else have to find out.
+    Everything,
 }
 
 impl FlushJob {
@@ -64,18 +79,12 @@ impl FlushJob {
     ///
     /// # Errors
     /// Where the disk failed: nothing is known of what it holds above the recovery point.
-    pub fn run(self) -> Result<Flushed, LogError> {
-        if let Some(error) = self.blocked {
-            return Err(error);
-        }
+    pub fn run(mut self) -> Result<Flushed, LogError> {
+        self.check()?;
         for segment in &self.segments {
-            segment.sync(&self.home, self.unflushed_bytes)?;
+            segment.sync(&self.home, self.unsynced_bytes)?;
         }
-        if let Some(epochs) = &self.epochs {
-            let path = self.home.path.join(EPOCHS_FILE);
-            let written = self.home.disk.write_atomically(&path, epochs);
-            written.map_err(|cause| LogError::io("write", &path, cause))?;
-        }
+        self.save_epochs()?;
         if self.created {
             self.home.sync_file(&self.home.path.join(PartitionMetadata::FILE_NAME))?;
         }
@@ -87,14 +96,41 @@ impl FlushJob {
         }
         Ok(self.result)
     }
+
+    /// The same, once the whole file system was synced.
+    pub(super) fn finish(mut self) -> Result<Flushed, LogError> {
+        self.check()?;
+        self.save_epochs()?;
+        Ok(self.result)
+    }
+
+    /// The file system could not be synced.
+    pub(super) fn failed(self, cause: io::Error) -> LogError {
+        LogError::io("sync the file system of", &self.home.path, cause)
+    }
+
+    pub(super) fn file_system(&self) -> &Arc<dyn FileSystem> {
+        &self.home.file_system
+    }
+
+    fn check(&mut self) -> Result<(), LogError> {
+        self.blocked.take().map_or(Ok(()), Err)
+    }
+
+    fn save_epochs(&self) -> Result<(), LogError> {
+        let Some(epochs) = &self.epochs else { return Ok(()) };
+        let path = self.home.path.join(EPOCHS_FILE);
+        let written = self.home.disk.write_atomically(&path, epochs);
+        written.map_err(|cause| LogError::io("write", &path, cause))
+    }
 }
 
 impl ToSync {
-    /// Of the segment, no more than the last `unflushed_bytes` are new.
-    fn sync(&self, home: &Home, unflushed_bytes: u64) -> Result<(), LogError> {
+    /// Of the segment, no more than the last `unsynced_bytes` are new.
+    fn sync(&self, home: &Home, unsynced_bytes: u64) -> Result<(), LogError> {
         let synced = self.file.open().and_then(|file| {
-            if unflushed_bytes > limits::WRITE_OUT_BYTES {
-                file.write_out(file.len()?.saturating_sub(unflushed_bytes))?;
+            if unsynced_bytes > limits::WRITE_OUT_BYTES {
+                file.write_out(file.len()?.saturating_sub(unsynced_bytes))?;
             }
             file.sync_data()
         });
@@ -114,12 +150,19 @@ impl Log {
     /// What has to be done to make everything up to the log end durable; `None` where it is. The next
     /// job is to be made after this one was handed back.
     pub fn flush_job(&mut self) -> Option<FlushJob> {
-        let dirt = &self.dirt;
-        let epochs_changed = dirt.epoch_changes != dirt.epoch_changes_saved;
-        let changed = dirt.changes != dirt.changes_saved;
-        if self.segments.is_empty()
-            || self.recovery_point >= self.last_batch_end() && !changed && !epochs_changed
-        {
+        let is_recoverable = self.recovery_point >= self.last_batch_end() && !self.has_new_epochs();
+        self.job(is_recoverable, Extent::Everything)
+    }
+
+    /// The same for the batches alone, where somebody waits for these.
+    pub fn flush_batches_job(&mut self) -> Option<FlushJob> {
+        let extent = if self.has_new_epochs() { Extent::Batches } else { Extent::Everything };
+        self.job(self.flushed_to >= self.last_batch_end(), extent)
+    }
+
+    fn job(&mut self, is_flushed: bool, extent: Extent) -> Option<FlushJob> {
+        let changed = self.dirt.changes != self.dirt.changes_saved;
+        if self.segments.is_empty() || is_flushed && !changed {
             return None;
         }
         let blocked = self.prepare_flush().err();
@@ -128,10 +171,11 @@ impl Log {
             file: segment.file().clone(),
             snapshot_after: self.segments.get(index + 1).map(Segment::base),
         };
+        let saves_epochs = extent == Extent::Everything && self.has_new_epochs();
         Some(FlushJob {
             home: self.home.clone(),
             segments: self.segments.iter().enumerate().skip(first).map(to_sync).collect(),
-            epochs: epochs_changed.then(|| self.epochs.to_checkpoint()),
+            epochs: saves_epochs.then(|| self.epochs.to_checkpoint()),
             names: changed,
             created: self.dirt.created,
             result: Flushed {
@@ -141,10 +185,15 @@ impl Log {
                 epoch_changes: self.dirt.epoch_changes,
                 changes: self.dirt.changes,
                 active: self.active().base(),
+                extent,
             },
-            unflushed_bytes: self.unflushed_bytes(),
+            unsynced_bytes: self.dirt.appended_bytes - self.dirt.synced_bytes,
             blocked,
         })
+    }
+
+    fn has_new_epochs(&self) -> bool {
+        self.dirt.epoch_changes != self.dirt.epoch_changes_saved
     }
 
     /// Cuts off what a failed write left, so that the job does not make it durable, and writes what the
@@ -164,10 +213,14 @@ impl Log {
         if flushed.generation != self.generation {
             return Ok(());
         }
-        let first = self.segment_of(self.recovery_point);
-        self.recovery_point = self.recovery_point.max(flushed.upto);
-        self.dirt.flushed_bytes = flushed.appended_bytes;
-        self.dirt.epoch_changes_saved = flushed.epoch_changes;
+        let first = self.segment_of(self.flushed_to);
+        self.flushed_to = self.flushed_to.max(flushed.upto);
+        self.dirt.synced_bytes = flushed.appended_bytes;
+        if flushed.extent == Extent::Everything {
+            self.recovery_point = self.recovery_point.max(flushed.upto);
+            self.dirt.recoverable_bytes = flushed.appended_bytes;
+            self.dirt.epoch_changes_saved = flushed.epoch_changes;
+        }
         self.dirt.changes_saved = flushed.changes;
         self.dirt.created &= self.dirt.changes != flushed.changes;
         self.dirt.dirty_from = self.dirt.dirty_from.max(flushed.active);

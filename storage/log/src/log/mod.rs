@@ -12,10 +12,13 @@
 //! * no byte position is ever written twice: after a truncation, and after a failed write, the log goes
 //!   on in a new segment;
 //! * what a failed operation wrote is not part of the log, and `end` says what is;
-//! * epochs and producer states are those of the batches below `end`.
+//! * epochs and producer states are those of the batches below `end`;
+//! * `recovery_point <= flushed_to <= end`.
 
 mod append;
+mod batches;
 mod flush;
+mod flush_together;
 mod read;
 mod roll;
 mod search;
@@ -40,7 +43,9 @@ use crate::segment::txn_index::AbortedTransaction;
 
 pub use append::Appended;
 pub(crate) use append::aborted_entry;
+pub use batches::LogBatches;
 pub use flush::{FlushJob, Flushed};
+pub use flush_together::{Together, flush_together};
 pub use search::{FoundTimestamp, NewestBatchSearch, TimestampSearch};
 pub use truncate::Truncated;
 pub(crate) use truncation_mark::TruncationMark;
@@ -60,7 +65,9 @@ pub struct Log {
     pub(crate) producers: ProducerStates,
     /// Aborted transactions of the active segment that the disk had no room to note.
     pub(crate) unnoted_aborts: Vec<AbortedTransaction>,
-    /// All below is on the disk.
+    /// All batches below are on the disk.
+    pub(crate) flushed_to: Offset,
+    /// And so is all that a recovery would else have to read from them: the epochs.
     pub(crate) recovery_point: Offset,
     pub(crate) dirt: Dirt,
     /// Files below the log start that plans may still name.
@@ -74,9 +81,11 @@ pub(crate) struct Dirt {
     pub(crate) torn: bool,
     /// The next append must go into a new segment, whose base is this: the end of the last batch.
     pub(crate) roll_at: Option<Offset>,
-    /// Bytes appended since the log was opened, and how many of them were flushed.
+    /// Bytes appended since the log was opened, how many of them were synced, and how many lie below the
+    /// recovery point.
     pub(crate) appended_bytes: u64,
-    pub(crate) flushed_bytes: u64,
+    pub(crate) synced_bytes: u64,
+    pub(crate) recoverable_bytes: u64,
     /// Changes of the epochs, and how many of them the file has.
     pub(crate) epoch_changes: u32,
     pub(crate) epoch_changes_saved: u32,
@@ -235,15 +244,21 @@ impl Log {
         self.segments.len()
     }
 
-    /// The offset below which everything is flushed. After a truncation into a gap between batches it stays
-    /// at the end of the last batch, below the log end, until something is appended.
+    /// The offset below which every batch is on the disk. After a truncation into a gap between batches it
+    /// stays at the end of the last batch, below the log end, until something is appended.
+    pub fn flushed_to(&self) -> Offset {
+        self.flushed_to
+    }
+
+    /// The offset from which on the next start after a crash would read the log again: everything below is
+    /// flushed. No higher than [`Log::flushed_to`].
     pub fn recovery_point(&self) -> Offset {
         self.recovery_point
     }
 
-    /// The bytes that were appended and not flushed.
+    /// The bytes that were appended above the recovery point.
     pub fn unflushed_bytes(&self) -> u64 {
-        self.dirt.appended_bytes - self.dirt.flushed_bytes
+        self.dirt.appended_bytes - self.dirt.recoverable_bytes
     }
 
     /// The first offset whose transaction is open or not known to be replicated, within the log.

@@ -76,7 +76,7 @@ impl Log {
         } else {
             self.dirt.dirty_from = self.dirt.dirty_from.min(self.active().base());
             self.dirt.roll_at = self.active_mut().resume()?;
-            self.recovery_point = self.recovery_point.min(self.last_batch_end());
+            self.unflush_from(self.last_batch_end());
         }
         Ok(Truncated { end, removal: RemovalJob::new(self.home.clone(), removed) })
     }
@@ -132,6 +132,7 @@ impl Log {
         self.retired.retain(|file| file.strong_count() > 0);
         let first = self.segments.first().map_or(offset, Segment::base);
         self.recovery_point = self.recovery_point.max(first);
+        self.flushed_to = self.flushed_to.max(first);
         self.drop_mark()?;
         Ok((!removed.is_empty()).then(|| RemovalJob::new(self.home.clone(), removed)))
     }
@@ -168,8 +169,14 @@ impl Log {
         self.generation += 1;
         self.dirt.epoch_changes += 1;
         self.dirt.snapshot = None;
-        self.recovery_point = self.recovery_point.min(end);
+        self.unflush_from(end);
         Ok(())
+    }
+
+    /// What is appended from `end` on is not on the disk, whatever was there before.
+    fn unflush_from(&mut self, end: Offset) {
+        self.recovery_point = self.recovery_point.min(end);
+        self.flushed_to = self.flushed_to.min(end);
     }
 
     /// Removes the segments from number `first` on, newest first.

@@ -1,8 +1,10 @@
 //! The two ways to open a log: believing its files, and checking them.
 
+use std::ops::ControlFlow;
+
 use tarn_record::{BatchHeader, ControlRecord, Offset, Timestamp};
 
-use super::replay::{for_each_batch, load_producers, read_control};
+use super::replay::load_producers;
 use super::{Listing, RecoveryReport};
 use crate::epochs::EpochHistory;
 use crate::error::{LogError, sync_failed};
@@ -41,7 +43,7 @@ impl Opener<'_> {
         let active = self.log.active_mut();
         let end = active.resume()?;
         self.log.end = end.unwrap_or(active.base());
-        self.log.recovery_point = self.log.end;
+        (self.log.flushed_to, self.log.recovery_point) = (self.log.end, self.log.end);
         self.log.dirt.dirty_from = self.log.active().base();
         self.read_epochs()?;
         self.log.producers = load_producers(self.log, self.listing, self.log.end)?;
@@ -65,6 +67,7 @@ impl Opener<'_> {
         // A later recovery, which may begin at a later segment, believes the indexes that this one built.
         log.home.sync()?;
         log.recovery_point = recovery_point.min(log.end).max(log.segments[0].base());
+        log.flushed_to = log.recovery_point;
         log.dirt.appended_bytes = self.report.checked_bytes;
         log.dirt.changes += 1;
         Ok(())
@@ -138,7 +141,7 @@ impl Opener<'_> {
                 break Verdict::Cut;
             }
             self.report.checked_bytes += if is_new { found.header.size() as u64 } else { 0 };
-            let control = read_control(&scan, &found).map_err(failed)?;
+            let control = scan.read_control(&found).map_err(failed)?;
             note_again(log, index, &found, control.as_ref())?;
         };
         let cut = len - u64::from(log.segments[index].size());
@@ -214,10 +217,11 @@ impl Opener<'_> {
             self.report.reread_epochs = true;
         }
         let mut headers = Vec::new();
-        for_each_batch(log, log.start, log.end, |found, _| {
-            if headers.last().is_none_or(|last: &BatchHeader| last.leader_epoch < found.header.leader_epoch) {
-                headers.push(found.header);
+        log.batches(log.start, log.end).visit(|header, _| {
+            if headers.last().is_none_or(|last: &BatchHeader| last.leader_epoch < header.leader_epoch) {
+                headers.push(*header);
             }
+            ControlFlow::Continue(())
         })?;
         log.epochs.clear();
         headers.iter().for_each(|header| log.note_epoch(header));

@@ -1,16 +1,16 @@
 //! Building the producer states from what is on the disk: the newest snapshot, and the batches above it.
 
 use std::io;
+use std::ops::ControlFlow;
 
-use tarn_record::{ControlRecord, Offset};
+use tarn_record::Offset;
 
 use super::Listing;
 use crate::error::LogError;
 use crate::home::{Home, Kind};
-use crate::limits::CONTROL_BATCH_BYTES_MAX;
 use crate::log::Log;
 use crate::producers::ProducerStates;
-use crate::segment::{Found, Scan, Segment, Step, WIDE};
+use crate::segment::Segment;
 
 /// The producer states as of `end`, in a log that was cut there. Snapshots above it are removed.
 pub(crate) fn producers_below(log: &mut Log, end: Offset) -> Result<ProducerStates, LogError> {
@@ -37,8 +37,9 @@ pub(super) fn load_producers(
             break;
         }
     }
-    for_each_batch(log, from, end, |found, control| {
-        states.update(&found.header, control);
+    log.batches(from, end).visit(|header, control| {
+        states.update(header, control);
+        ControlFlow::Continue(())
     })?;
     Ok(states)
 }
@@ -66,45 +67,4 @@ fn read_snapshot(home: &Home, offset: Offset, len: u64) -> Result<Option<Produce
         Err(cause) => Err(LogError::io("read", &path, cause)),
         Ok(bytes) => Ok(ProducerStates::load(&bytes).ok()),
     }
-}
-
-/// Visits the batches that begin in `from..to`, whose files are trusted.
-pub(super) fn for_each_batch(
-    log: &Log,
-    from: Offset,
-    to: Offset,
-    mut visit: impl FnMut(&Found, Option<&ControlRecord>),
-) -> Result<(), LogError> {
-    if from >= to {
-        return Ok(());
-    }
-    for segment in &log.segments[log.segment_of(from)..] {
-        if segment.base() >= to {
-            break;
-        }
-        let view = segment.view();
-        let Some(first) = view.locate(from)? else { continue };
-        let file = view.open()?;
-        let mut scan = Scan::new(file.as_ref(), first.position, u64::from(segment.size()), WIDE);
-        loop {
-            match scan.step().map_err(|cause| view.failed("read", cause))? {
-                Step::Batch(found) if found.header.base_offset >= to => break,
-                Step::Batch(found) => {
-                    let control = read_control(&scan, &found).map_err(|cause| view.failed("read", cause))?;
-                    visit(&found, control.as_ref());
-                }
-                Step::Bad(fault) => return Err(view.damaged(scan.position(), fault)),
-                Step::End => break,
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The record of a control batch.
-pub(super) fn read_control(scan: &Scan<'_>, found: &Found) -> io::Result<Option<ControlRecord>> {
-    if !found.header.is_control() || found.header.size() > CONTROL_BATCH_BYTES_MAX {
-        return Ok(None);
-    }
-    Ok(scan.read(found)?.ok().and_then(|batch| ControlRecord::parse(&batch)))
 }

@@ -34,7 +34,7 @@ impl Entry for OffsetEntry {
 mod tests {
     use super::*;
     use crate::descriptors::Descriptors;
-    use crate::disk::RealDisk;
+    use crate::disk::{Disk, RealDisk};
     use crate::home::Home;
     use crate::segment::index::Index;
     use std::sync::Arc;
@@ -45,6 +45,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let home = Home {
             disk: Arc::new(RealDisk),
+            file_system: RealDisk.file_system(directory.path()).unwrap(),
             descriptors: Descriptors::new(1),
             path: directory.path().to_owned(),
         };

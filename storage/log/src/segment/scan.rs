@@ -6,9 +6,10 @@
 use std::io;
 
 use bytes::Bytes;
-use tarn_record::{BatchError, BatchHeader, HEADER_BYTES, ValidBatch};
+use tarn_record::{BatchError, BatchHeader, ControlRecord, HEADER_BYTES, ValidBatch};
 
 use crate::disk::DiskFile;
+use crate::limits::CONTROL_BATCH_BYTES_MAX;
 
 /// Reads batches from a position on.
 #[derive(Debug)]
@@ -96,6 +97,14 @@ impl<'a> Scan<'a> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(ValidBatch::parse(Bytes::from(bytes)))
+    }
+
+    /// The record of a control batch; `None` for other batches, and for what is too large to be one.
+    pub(crate) fn read_control(&self, found: &Found) -> io::Result<Option<ControlRecord>> {
+        if !found.header.is_control() || found.header.size() > CONTROL_BATCH_BYTES_MAX {
+            return Ok(None);
+        }
+        Ok(self.read(found)?.ok().and_then(|batch| ControlRecord::parse(&batch)))
     }
 
     fn check_in_pieces(&mut self, found: &Found) -> io::Result<Result<(), BatchError>> {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod appending;
+mod ending;
+mod flushing;
 mod idle_producers;
 mod model;
 mod recovering;

@@ -180,3 +180,11 @@ pub(crate) fn flush(log: &mut Log) {
         log.flushed(flushed).unwrap();
     }
 }
+
+/// Flushes the batches alone.
+pub(crate) fn flush_batches(log: &mut Log) {
+    if let Some(job) = log.flush_batches_job() {
+        let flushed = job.run().unwrap();
+        log.flushed(flushed).unwrap();
+    }
+}

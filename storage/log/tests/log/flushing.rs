@@ -1,0 +1,258 @@
+//! Making logs durable: the batches alone, many logs at once.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tarn_log::disk::{DiskLock, Entry, Open};
+use tarn_log::{
+    Descriptors, Disk, DiskFile, FileSystem, Flushed, Log, LogConfig, LogDir, LogError, Reach, RealDisk,
+    Together, flush_together,
+};
+use tarn_record::{Offset, PartitionIndex};
+
+use crate::world::*;
+
+#[test]
+fn a_flush_of_batches_leaves_new_epochs_to_the_next_flush_of_everything() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    flush(&mut log);
+    mirror(&mut log, &[batch(0, 3, 4)]).unwrap();
+    flush_batches(&mut log);
+    assert_eq!((log.flushed_to(), log.recovery_point()), (Offset(3), Offset(0)));
+    assert!(log.flush_batches_job().is_none() && log.unflushed_bytes() > 0);
+    assert!(!world.names().contains(&EPOCHS.to_owned()));
+    flush(&mut log);
+    assert_eq!((log.flushed_to(), log.recovery_point()), (Offset(3), Offset(3)));
+    assert!(log.flush_job().is_none() && log.unflushed_bytes() == 0);
+    assert!(world.names().contains(&EPOCHS.to_owned()));
+    mirror(&mut log, &[batch(3, 1, 4)]).unwrap();
+    flush_batches(&mut log);
+    assert_eq!(log.recovery_point(), Offset(4), "the file has all epochs");
+}
+
+#[test]
+fn epochs_that_were_not_saved_are_read_from_the_batches_after_a_crash() {
+    let world = World::new(segments_of(300));
+    let mut log = world.create();
+    mirror(&mut log, &[batch(0, 3, 4), batch(3, 3, 5)]).unwrap();
+    flush(&mut log);
+    mirror(&mut log, &[batch(6, 3, 6), batch(9, 3, 8)]).unwrap();
+    flush_batches(&mut log);
+    let (epochs, recovery_point) = (starts(&log), log.recovery_point());
+    assert_eq!(recovery_point, Offset(6));
+    drop(log);
+    assert_eq!(starts(&world.open_unclean(recovery_point.0).0), epochs);
+}
+
+#[test]
+fn a_truncation_takes_back_what_was_flushed() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    mirror(&mut log, &[batch(0, 3, 4), batch(3, 3, 5)]).unwrap();
+    let late = log.flush_batches_job().unwrap();
+    log.truncate_to(Offset(3), NOW).unwrap().removal.run().unwrap();
+    log.flushed(late.run().unwrap()).unwrap();
+    assert_eq!(log.flushed_to(), Offset(0), "what is there now may be other bytes");
+    flush_batches(&mut log);
+    assert_eq!(log.flushed_to(), Offset(3));
+    log.truncate_to(Offset(0), NOW).unwrap().removal.run().unwrap();
+    assert_eq!(log.flushed_to(), Offset(0));
+}
+
+#[test]
+fn few_logs_are_synced_file_by_file_and_many_by_one_sync_of_their_file_system() {
+    let mut many = Logs::new(100);
+    assert_eq!(many.flush(Together::of(100)), vec![Offset(2); 100]);
+    assert_eq!((many.disk.file_systems(), many.disk.files()), (1, 0));
+    let mut few = Logs::new(3);
+    assert_eq!(few.flush(Together::of(3)), vec![Offset(2); 3]);
+    assert_eq!(few.disk.file_systems(), 0);
+    assert!(few.disk.files() >= 3);
+}
+
+#[test]
+fn what_a_file_system_does_not_tell_its_files_are_asked() {
+    let mut logs = Logs::new(3);
+    logs.disk.answers(Ok(Reach::Unknown));
+    assert_eq!(logs.flush(Together::Many), vec![Offset(2); 3]);
+    assert_eq!(logs.disk.file_systems(), 1);
+    assert!(logs.disk.files() >= 3);
+}
+
+#[test]
+fn a_file_system_that_failed_has_flushed_nothing() {
+    let mut logs = Logs::new(3);
+    logs.disk.answers(Err(libc::EIO));
+    let jobs = logs.logs.iter_mut().map(|log| log.flush_batches_job().unwrap()).collect();
+    let results: Vec<Result<Flushed, LogError>> = flush_together(jobs, Together::Many);
+    assert_eq!(results.len(), 3);
+    for result in results {
+        let error = result.unwrap_err();
+        assert!(!error.is_full() && error.to_string().contains("Input/output error"), "{error}");
+    }
+    assert_eq!((logs.disk.file_systems(), logs.disk.files()), (1, 0), "it is asked once, and never again");
+}
+
+#[test]
+fn the_epochs_of_many_logs_are_saved_with_the_rest() {
+    let mut logs = Logs::new(3);
+    let jobs = logs.logs.iter_mut().map(|log| log.flush_job().unwrap()).collect();
+    for (log, result) in logs.logs.iter_mut().zip(flush_together(jobs, Together::Many)) {
+        log.flushed(result.unwrap()).unwrap();
+        assert_eq!(log.recovery_point(), Offset(2));
+    }
+    let saved = logs.root.path().join("orders-1").join(EPOCHS);
+    assert_eq!(std::fs::read_to_string(saved).unwrap(), "0\n1\n4 0\n");
+}
+
+const EPOCHS: &str = "leader-epoch-checkpoint";
+
+/// Logs of two records each, none of which was flushed.
+struct Logs {
+    logs: Vec<Log>,
+    disk: Counting,
+    root: tempfile::TempDir,
+}
+
+impl Logs {
+    fn new(count: i32) -> Logs {
+        let (root, disk) = (tempfile::tempdir().unwrap(), Counting::default());
+        let dir = LogDir::open(Arc::new(disk.clone()), root.path(), Descriptors::new(1000)).unwrap();
+        let logs = (0..count).map(|number| {
+            let (partition, config) = (PartitionIndex(number), LogConfig::default());
+            let mut log = Log::create(&dir, TOPIC, partition, TOPIC_ID, config, NOW).unwrap();
+            mirror(&mut log, &[batch(0, 2, 4)]).unwrap();
+            log
+        });
+        Logs { logs: logs.collect(), disk, root }
+    }
+
+    /// Flushes all; up to where each is flushed then.
+    fn flush(&mut self, together: Together) -> Vec<Offset> {
+        let jobs = self.logs.iter_mut().map(|log| log.flush_batches_job().unwrap()).collect();
+        let flushed = self.logs.iter_mut().zip(flush_together(jobs, together));
+        flushed
+            .map(|(log, result)| {
+                log.flushed(result.unwrap()).unwrap();
+                log.flushed_to()
+            })
+            .collect()
+    }
+}
+
+/// The machine's disk; it counts the syncs, and says of those of file systems what a test wants.
+#[derive(Clone, Debug, Default)]
+struct Counting(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    files: AtomicUsize,
+    file_systems: AtomicUsize,
+    answer: std::sync::Mutex<Option<Result<Reach, i32>>>,
+}
+
+impl Counting {
+    fn files(&self) -> usize {
+        self.0.files.load(Ordering::Relaxed)
+    }
+
+    fn file_systems(&self) -> usize {
+        self.0.file_systems.load(Ordering::Relaxed)
+    }
+
+    fn answers(&self, answer: Result<Reach, i32>) {
+        *self.0.answer.lock().unwrap() = Some(answer);
+    }
+}
+
+impl FileSystem for Counting {
+    fn sync(&self) -> io::Result<Reach> {
+        self.0.file_systems.fetch_add(1, Ordering::Relaxed);
+        match *self.0.answer.lock().unwrap() {
+            Some(answer) => answer.map_err(io::Error::from_raw_os_error),
+            None => Ok(Reach::All),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Counted {
+    file: Arc<dyn DiskFile>,
+    disk: Counting,
+}
+
+impl DiskFile for Counted {
+    fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
+        self.file.write_at(parts, position)
+    }
+
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        self.file.read_at(buf, position)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.disk.0.files.fetch_add(1, Ordering::Relaxed);
+        self.file.sync_data()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn file(&self) -> Option<Arc<std::fs::File>> {
+        self.file.file()
+    }
+}
+
+impl Disk for Counting {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(Counted { file: RealDisk.open(path, how)?, disk: self.clone() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_dir_all(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_dir_all(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        RealDisk.list(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(path)
+    }
+
+    fn file_system(&self, _: &Path) -> io::Result<Arc<dyn FileSystem>> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        RealDisk.exists(path)
+    }
+
+    fn available_bytes(&self, path: &Path) -> io::Result<u64> {
+        RealDisk.available_bytes(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<DiskLock> {
+        RealDisk.lock(path)
+    }
+}
