@@ -44,7 +44,10 @@ struct Asked<'a> {
 type Results = Vec<(Str, Result<(), ApiError>)>;
 
 macro_rules! verbs {
-    ($($(#[$doc:meta])* $name:ident($request:ident) -> $response:ident, $results:ident, $verb:expr;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($request:ident) -> $response:ident, $results:ident $({ $none:ident })?, $verb:expr;
+    )*) => {
         $($(#[$doc])*
         pub fn $name(
             image: &MetadataImage,
@@ -64,7 +67,7 @@ macro_rules! verbs {
                 let (error_code, error_message) = wire_result(&decided);
                 let topics = decided.unwrap_or_default().into_iter().map(|(name, result)| {
                     let (error_code, error_message) = wire_result(&result);
-                    m::$results::MirrorTopicResult { name, error_code, error_message, ..Default::default() }
+                    m::$results::MirrorTopicResult { name, error_code, error_message, $($none: Vec::new())? }
                 });
                 m::$response { error_code, error_message, topics: topics.collect(), ..Default::default() }
             })
@@ -74,15 +77,21 @@ macro_rules! verbs {
 
 verbs! {
     /// Decides that topics become writable here. Patterns also end the discovery of more.
-    stop(StopMirrorTopicsRequest) -> StopMirrorTopicsResponse, stop_mirror_topics_response, |_| Verb::Stop;
+    stop(StopMirrorTopicsRequest) -> StopMirrorTopicsResponse,
+        stop_mirror_topics_response, |_| Verb::Stop;
     /// Decides that topics are neither filled nor writable for now.
-    pause(PauseMirrorTopicsRequest) -> PauseMirrorTopicsResponse, pause_mirror_topics_response, |_| Verb::Pause;
+    pause(PauseMirrorTopicsRequest) -> PauseMirrorTopicsResponse,
+        pause_mirror_topics_response, |_| Verb::Pause;
     /// Decides that paused topics are filled again.
-    resume(ResumeMirrorTopicsRequest) -> ResumeMirrorTopicsResponse, resume_mirror_topics_response, |_| Verb::Resume;
+    resume(ResumeMirrorTopicsRequest) -> ResumeMirrorTopicsResponse,
+        resume_mirror_topics_response, |_| Verb::Resume;
     /// Decides that topics whose partitions have failed are tried again.
-    recover(RecoverMirrorTopicsRequest) -> RecoverMirrorTopicsResponse, recover_mirror_topics_response, |request| {
-        Verb::Recover(if request.allow_truncation { Truncation::Allowed } else { Truncation::Refused })
-    };
+    recover(RecoverMirrorTopicsRequest) -> RecoverMirrorTopicsResponse,
+        recover_mirror_topics_response { truncations }, |request| Verb::Recover(consent(request));
+}
+
+fn consent(request: &m::RecoverMirrorTopicsRequest) -> Truncation {
+    if request.allow_truncation { Truncation::Allowed } else { Truncation::Refused }
 }
 
 impl Verb {
