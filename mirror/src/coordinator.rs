@@ -31,6 +31,8 @@ use thiserror::Error;
 use crate::state::MirrorState;
 pub use reports::StopReport;
 
+mod forgetting;
+
 /// The internal topic of mirror states.
 pub const STATE_TOPIC: &str = "__mirror_state";
 
@@ -102,6 +104,9 @@ pub enum StateRequest {
     Write(String, Vec<(TopicIdPartition, StateWrite)>),
     /// The reports of all stops of a mirror.
     Reports(String),
+    /// To forget a mirror as far as it is of bindings not newer than this version. That may take several
+    /// requests.
+    Forget(String, i64),
 }
 
 /// A new state of one partition.
@@ -122,6 +127,8 @@ pub enum StateResponse {
     Written(Vec<(TopicIdPartition, Result<i32, WriteRefused>)>),
     /// The reports there are here, in the order of their partitions.
     Reports(Vec<(TopicIdPartition, StopReport)>),
+    /// How many records are left to be forgotten.
+    Forgotten(usize),
 }
 
 /// Why a write was not taken.
@@ -178,6 +185,7 @@ pub struct MirrorCoordinator {
     states: BTreeMap<(String, TopicIdPartition), PartitionState>,
     /// Kept until the mirror is deleted.
     reports: BTreeMap<(String, TopicIdPartition), StopReport>,
+    unread: forgetting::Unread,
 }
 
 impl MirrorCoordinator {
@@ -214,7 +222,7 @@ impl MirrorCoordinator {
             self.reports.insert(named, StopReport::read(value));
             Ok(())
         } else {
-            Ok(())
+            self.unread.replay(kind, key, value.is_some())
         }
     }
 
@@ -239,6 +247,10 @@ impl MirrorCoordinator {
                 let of_mirror = self.reports.iter().filter(|((name, _), _)| *name == mirror);
                 let reports = of_mirror.map(|((_, partition), report)| (*partition, report.clone()));
                 (StateResponse::Reports(reports.collect()), Vec::new())
+            }
+            StateRequest::Forget(mirror, version) => {
+                let (left, records) = self.forget_mirror(&mirror, version);
+                (StateResponse::Forgotten(left), records)
             }
         }
     }

@@ -33,6 +33,9 @@ pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// Partitions in one request to a coordinator, the controller or a source broker.
 pub const PARTITIONS_PER_REQUEST_MAX: usize = 2000;
 
+/// Records of a deleted mirror that a coordinator forgets at a time, give or take those of one partition.
+pub const FORGOTTEN_AT_ONCE: usize = 2000;
+
 /// Topics whose configurations are asked for in one request.
 pub const DESCRIBED_TOPICS_MAX: usize = 200;
 
