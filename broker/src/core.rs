@@ -22,6 +22,7 @@ use tarn_transport::remarks::Remarks;
 use tarn_wire::ErrorCode;
 use tracing::warn;
 
+use crate::coordinators::forgetting;
 use crate::coordinators::mirror::MirrorMachines;
 use crate::envelope::{CheckpointEntry, Envelope};
 use crate::expiring::expire_producers;
@@ -137,11 +138,16 @@ impl Core {
         Ok(answered.response)
     }
 
+    /// True where this core's partitions are what the metadata up to `offset` says.
+    pub(crate) fn is_at(&self, offset: Offset) -> bool {
+        self.applied.get() >= offset
+    }
+
     /// Waits until this core's partitions are what the metadata up to `offset` says.
-    async fn image_at(&self, offset: Offset) {
+    pub(crate) async fn image_at(&self, offset: Offset) {
         loop {
             let moved = self.image_moved.wait();
-            if self.applied.get() >= offset {
+            if self.is_at(offset) {
                 return;
             }
             moved.await;
@@ -322,6 +328,7 @@ impl Core {
     async fn on_image(self: &Rc<Core>, update: &ImageUpdate) {
         let before = self.image.replace(update.image.clone());
         self.topic_changes.borrow_mut().note(&update.image, &update.delta);
+        forgetting::on_metadata(self, update);
         placing::apply(self, &before, &update.delta).await;
         self.applied.set(update.image.provenance().offset);
         self.image_moved.notify_all();

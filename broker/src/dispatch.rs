@@ -115,6 +115,21 @@ served! {
     StartMirrorTopicsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
         frame(&call.header, &mirrors::start(&call.core, request).await)
     });
+    StopMirrorTopicsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &mirrors::stop(&call.core, request).await)
+    });
+    PauseMirrorTopicsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &mirrors::pause(&call.core, request).await)
+    });
+    ResumeMirrorTopicsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &mirrors::resume(&call.core, request).await)
+    });
+    RecoverMirrorTopicsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &mirrors::recover(&call.core, request).await)
+    });
+    DeleteClusterMirrorRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &mirrors::delete(&call.core, request).await)
+    });
     ListClusterMirrorsRequest 0..=0 => |call: Call, request: m::ListClusterMirrorsRequest| {
         ready(&call, &mirrors::list(&call.core, &request))
     };

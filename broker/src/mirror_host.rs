@@ -66,6 +66,9 @@ impl LocalCluster for MirrorHost {
             key if key == m::StartMirrorTopicsRequest::KEY => {
                 answer::<R, _>(mirrors::start(core, taken(request)?).await)
             }
+            key if key == m::CompleteMirrorStopRequest::KEY => {
+                answer::<R, _>(mirrors::complete_stop(core, taken(request)?).await)
+            }
             key if key == m::BumpLeaderEpochsRequest::KEY => {
                 answer::<R, _>(admin::bump_leader_epochs(core, taken(request)?).await)
             }

@@ -13,6 +13,7 @@ use tarn_runtime::{Queue, blocking, spawn, wall_clock_ms};
 use tarn_wire::ErrorCode;
 use tracing::{debug, error};
 
+use super::forgetting;
 use super::runtime::{CoordinatorRecord, Decided, Machine, Machines, NotServed, batch_of, replay_batch};
 use crate::core::Core;
 use crate::envelope::{Acks, AppendRequest, Produced};
@@ -64,8 +65,19 @@ impl MirrorMachines {
 
 /// Answers a call; loads the coordinator first where it is not there yet.
 pub fn answer(core: &Rc<Core>, call: CoordinatorCall) {
+    if let StateRequest::Forget(_, version) = call.request
+        && !core.is_at(Offset(version))
+    {
+        spawn(Queue::Background, answer_at(core.clone(), Offset(version), call)).detach();
+        return;
+    }
     if core.partitions().get(call.partition).is_none() {
         let _ = call.reply.fill(Err(ErrorCode::NOT_COORDINATOR));
+        return;
+    }
+    if is_about_what_is_over(core, &call.request) {
+        // The writer reads again, and by then has the metadata that say so.
+        let _ = call.reply.fill(Err(ErrorCode::FENCED_STATE_EPOCH));
         return;
     }
     let partition = call.partition;
@@ -80,6 +92,18 @@ pub fn answer(core: &Rc<Core>, call: CoordinatorCall) {
             }
         }
     }
+}
+
+fn is_about_what_is_over(core: &Rc<Core>, request: &StateRequest) -> bool {
+    let StateRequest::Write(mirror, writes) = request else { return false };
+    let image = core.image();
+    writes.iter().any(|(one, write)| forgetting::is_over(&image, mirror, *one, write.state_version))
+}
+
+/// Answers a call once this core's metadata are at `offset`.
+async fn answer_at(core: Rc<Core>, offset: Offset, call: CoordinatorCall) {
+    core.image_at(offset).await;
+    answer(&core, call);
 }
 
 /// Sends the answer once everything it rests on is committed.
@@ -153,6 +177,7 @@ async fn load(core: Rc<Core>, partition: TopicIdPartition, incarnation: u64) {
     match loaded {
         Ok((machine, records)) => {
             debug!(partition = %partition.partition, records, "mirror coordinator loaded");
+            forgetting::on_loaded(&core, partition, &machine);
             core.machines().machines.loaded(partition, incarnation, machine);
             pending.into_iter().for_each(|call| answer(&core, call));
         }

@@ -222,10 +222,10 @@ fn by_coordinator<T>(
 }
 
 /// A coordinator's answer that is on its way, or why nobody was asked.
-type OnItsWay = Result<Reply<Result<StateResponse, ErrorCode>>, ErrorCode>;
+pub(super) type OnItsWay = Result<Reply<Result<StateResponse, ErrorCode>>, ErrorCode>;
 
 /// Sends a request to a coordinator, so that all coordinators work at the same time.
-async fn ask(core: &Rc<Core>, coordinator: TopicIdPartition, request: StateRequest) -> OnItsWay {
+pub(super) async fn ask(core: &Rc<Core>, coordinator: TopicIdPartition, request: StateRequest) -> OnItsWay {
     core.view().check_leader(core.node().broker_id(), coordinator).map_err(|_| ErrorCode::NOT_COORDINATOR)?;
     let (reply, answer) = channel::reply();
     let call = CoordinatorCall { partition: coordinator, request, reply };
@@ -233,7 +233,7 @@ async fn ask(core: &Rc<Core>, coordinator: TopicIdPartition, request: StateReque
     Ok(answer)
 }
 
-async fn answered(answer: OnItsWay) -> Result<StateResponse, ErrorCode> {
+pub(super) async fn answered(answer: OnItsWay) -> Result<StateResponse, ErrorCode> {
     answer?.await.unwrap_or(Err(ErrorCode::NOT_COORDINATOR))
 }
 

@@ -2,6 +2,9 @@
 
 mod configs;
 mod internal;
+mod mirror_forgotten;
+mod mirror_verbs;
+mod mirrored;
 mod parked;
 mod reopening;
 mod running;

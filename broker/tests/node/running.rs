@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tarn_broker::Broker;
 use tarn_image::config::server::ServerConfig;
-use tarn_log::RealDisk;
+use tarn_log::checkpoints::CleanShutdown;
+use tarn_log::{Descriptors, LogDir, RealDisk};
 use tarn_quorum::format::{self, FormatOptions, Formatted, Quorum};
+use tarn_quorum::metadata_log::MetadataLog;
 use tarn_record::builder::{BatchBuilder, Record};
 use tarn_record::{Compression, Offset, Timestamp};
 use tarn_wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -18,7 +20,9 @@ use tarn_wire::messages::incremental_alter_configs_request::{AlterConfigsResourc
 use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use tarn_wire::messages::produce_response::PartitionProduceResponse;
 use tarn_wire::messages::*;
-use tarn_wire::{Cursor, ErrorCode, Message, Records, Request, decode_response_header, encode_request};
+use tarn_wire::{
+    Cursor, ErrorCode, Message, MetadataRecord, Records, Request, decode_response_header, encode_request,
+};
 use tempfile::TempDir;
 
 /// How long an answer may take on a machine that does other things too.
@@ -35,10 +39,15 @@ pub(crate) struct Running {
 impl Running {
     /// A node on a new directory, with these lines in its `server.properties`.
     pub(crate) fn new(more: &str) -> Running {
+        Running::of_cluster("MkU3OEVBNTcwNTJENDM2Qg", more)
+    }
+
+    /// The same, of the cluster with this id.
+    pub(crate) fn of_cluster(cluster_id: &str, more: &str) -> Running {
         let files = tempfile::tempdir().expect("a directory");
         let config = config(files.path(), more);
         let options = FormatOptions {
-            cluster_id: "MkU3OEVBNTcwNTJENDM2Qg",
+            cluster_id,
             config: &config,
             quorum: Quorum::Standalone,
             formatted: Formatted::Refuse,
@@ -58,6 +67,16 @@ impl Running {
         let files = tempfile::tempdir().expect("a directory");
         copy(left, files.path());
         Running::on(config(files.path(), more), files)
+    }
+
+    /// A node on a copy of the directory that another left, with more records in its metadata.
+    pub(crate) fn again_knowing(left: &Path, records: &[MetadataRecord]) -> Running {
+        let files = tempfile::tempdir().expect("a directory");
+        copy(left, files.path());
+        if !records.is_empty() {
+            write_metadata(files.path(), records);
+        }
+        Running::on(config(files.path(), ""), files)
     }
 
     /// A node on this directory, or why it does not start.
@@ -80,6 +99,11 @@ impl Running {
     pub(crate) fn stop(mut self) -> TempDir {
         self.broker.take().into_iter().for_each(Broker::stop);
         self.files.take().expect("it is taken here only")
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// A connection of its own.
@@ -105,6 +129,17 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.broker.take().into_iter().for_each(Broker::stop);
     }
+}
+
+/// Puts records into the metadata of a node that does not run.
+pub(crate) fn write_metadata(files: &Path, records: &[MetadataRecord]) {
+    let dir = LogDir::open(Arc::new(RealDisk), files, Descriptors::new(100)).expect("nobody has it");
+    let config = config(files, "");
+    let mut log = MetadataLog::open(&dir, None, &config.metadata_log, NOW).expect("it is whole").log;
+    log.append(records, log.latest_epoch(), NOW).expect("there is room");
+    log.close().expect("there is room");
+    let mark = CleanShutdown { broker_epoch: 1, metadata_end: Some(log.end()) };
+    dir.mark_clean(mark).expect("there is room");
 }
 
 /// Copies all that is in a directory.

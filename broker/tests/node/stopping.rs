@@ -1,13 +1,8 @@
 //! What a stop and a deletion leave on the disk.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use tarn_broker::{Broker, StartError};
-use tarn_log::checkpoints::CleanShutdown;
-use tarn_log::{Descriptors, LogDir, RealDisk};
-use tarn_quorum::metadata_log::MetadataLog;
-use tarn_record::Timestamp;
 use tarn_wire::messages::FeatureLevelRecord;
 
 use crate::running::{self, Running};
@@ -50,7 +45,8 @@ fn a_start_that_is_refused_after_its_controller_has_begun_leaves_the_clean_mark(
     let files = node.stop();
     let again = tempfile::tempdir().expect("a directory");
     running::copy(files.path(), again.path());
-    finalize_what_no_broker_supports(again.path());
+    let of_a_later_tarn = FeatureLevelRecord { name: "mirror.version".into(), feature_level: 99 };
+    running::write_metadata(again.path(), &[of_a_later_tarn.into()]);
     let marker = again.path().join(".kafka_cleanshutdown");
     assert!(marker.exists());
     let refused = Broker::start(running::config(again.path(), "")).map(drop).expect_err("it is too old");
@@ -106,18 +102,6 @@ fn a_metadata_log_that_lost_its_newest_part_is_not_gone_on_with() {
     std::fs::remove_file(files.path().join(".kafka_cleanshutdown")).expect("it is as it was found");
     let node = Running::again(files.path());
     assert_eq!(node.client().produce("first", 1, 10).error_code, 0, "the remedy works");
-}
-
-/// Puts a level of a feature into the metadata that only a later Tarn knows.
-fn finalize_what_no_broker_supports(files: &Path) {
-    let now = Timestamp(1_700_000_000_000);
-    let dir = LogDir::open(Arc::new(RealDisk), files, Descriptors::new(100)).expect("nobody has it");
-    let config = running::config(files, "");
-    let mut log = MetadataLog::open(&dir, None, &config.metadata_log, now).expect("it is whole").log;
-    let level = FeatureLevelRecord { name: "mirror.version".into(), feature_level: 99 };
-    log.append(&[level.into()], log.latest_epoch(), now).expect("there is room");
-    log.close().expect("there is room");
-    dir.mark_clean(CleanShutdown { broker_epoch: 1, metadata_end: Some(log.end()) }).expect("there is room");
 }
 
 /// The lines of a checkpoint file after its version and count.

@@ -4,6 +4,7 @@ mod describe;
 mod existing;
 mod reports;
 mod states;
+mod verbs;
 
 use std::rc::Rc;
 
@@ -22,13 +23,16 @@ use tarn_wire::{ErrorCode, Str};
 pub use describe::describe;
 pub use reports::reports;
 pub use states::{read_offsets, read_states, write_states};
+pub use verbs::{complete_stop, delete, pause, recover, resume, stop};
 
+use crate::coordinators::forgetting::{self, Gone};
 use crate::core::Core;
 
 /// The key that pins the source's identity.
 const SOURCE_CLUSTER_ID: &str = "source.cluster.id";
 
-/// Serves CreateClusterMirror: asks the source who it is, and lets the controller decide.
+/// Serves CreateClusterMirror: asks the source who it is, has what is left of an earlier mirror of the name
+/// forgotten, and lets the controller decide.
 pub async fn create(core: &Rc<Core>, mut request: CreateClusterMirrorRequest) -> CreateClusterMirrorResponse {
     let given = request.configs.iter();
     let given = given.map(|config| (&*config.name, config.value.as_deref()));
@@ -48,6 +52,15 @@ pub async fn create(core: &Rc<Core>, mut request: CreateClusterMirrorRequest) ->
             }
             Err(error) => return refuse_create(error.code(), format!("{}: {error}", error.reason())),
         }
+    }
+    if !request.validate_only
+        && let Some(gone) = Gone::of(&core.image(), &request.mirror_name)
+        && let Err(error) = forgetting::everywhere(core, &gone).await
+    {
+        let reason = Reason::CoordinatorUnavailable;
+        let why =
+            format!("{reason}: what an earlier mirror of the name has left cannot be removed now: {error}");
+        return refuse_create(ErrorCode::COORDINATOR_NOT_AVAILABLE, why);
     }
     match core.decided(core.node().controller().create_mirror(request)).await {
         Ok(response) => response,
