@@ -10,6 +10,8 @@ mod lane_identity;
 mod shown;
 #[path = "mirroring/source.rs"]
 mod source;
+#[path = "mirroring/stopping.rs"]
+mod stopping;
 
 use std::time::{Duration, Instant};
 

@@ -386,6 +386,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stopped_or_paused_has_no_trouble_with_its_source_or_configuration() {
+        let board = board();
+        let stopping = || Written { state: MirrorState::Stopping, waits_for_source: false, ..waiting() };
+        board.write("m", partition(), stopping(), None);
+        board.task("m", TaskName::Metadata, Err((Reason::SourceUnreachable, "nobody".into())));
+        assert_eq!((standing(&board).state, standing(&board).reason), (MirrorState::Stopping, None));
+        board.cannot_begin(&Arc::from("m"), "fetch.max.bytes is no number");
+        assert_eq!(standing(&board).reason, Some(Reason::ConfigInvalid));
+        for state in [MirrorState::Stopping, MirrorState::Stopped, MirrorState::Pausing, MirrorState::Paused]
+        {
+            board.write("m", partition(), Written { state, ..stopping() }, None);
+            assert_eq!((standing(&board).state, standing(&board).reason), (state, None));
+        }
+        board.write("m", partition(), waiting(), None);
+        assert_eq!(standing(&board).reason, Some(Reason::ConfigInvalid));
+    }
+
+    #[test]
     fn a_partition_that_waits_for_a_source_that_is_another_cluster_shows_failed_until_it_is_back() {
         let board = board();
         let told_so = || (Reason::SourceClusterChanged, Arc::from("it is north"));

@@ -5,18 +5,21 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tarn_image::{MetadataDelta, MetadataImage};
 use tarn_mirror::coordinator::{
-    MirrorCoordinator, STATE_TOPIC, StateRequest, StateResponse, coordinator_partition,
+    MirrorCoordinator, STATE_TOPIC, StateRequest, StateResponse, StateWrite, StopReport, WriteRefused,
+    coordinator_partition,
 };
 use tarn_mirror::local_cluster::*;
 use tarn_mirror::manager::ManagerHandle;
 use tarn_mirror::state::MirrorState;
 use tarn_record::{
-    BatchHeader, BrokerId, Epoch, Offset, PartitionIndex, TopicId, TopicIdPartition, ValidBatch,
+    BatchHeader, BrokerId, Epoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicId,
+    TopicIdPartition, ValidBatch,
 };
+use tarn_wire::messages::write_mirror_states_request::WriteMirrorStatePartition;
 use tarn_wire::messages::*;
 use tarn_wire::metadata::MetadataRecord;
 use tarn_wire::{
-    ApiKey, Cursor, Message, Request, Response, decode_request_header, decode_response_header,
+    ApiKey, Cursor, ErrorCode, Message, Request, Response, decode_request_header, decode_response_header,
     encode_request, encode_response,
 };
 
@@ -54,6 +57,20 @@ pub(crate) struct State {
     pub(crate) refused: usize,
     /// The states that their partitions showed meanwhile.
     pub(crate) shown_when_refused: Vec<MirrorState>,
+    /// How often each thing was asked, for however many partitions.
+    pub(crate) asked: BTreeMap<&'static str, usize>,
+    /// Every last mirror position that was written.
+    pub(crate) positions: Vec<(TopicIdPartition, LastPosition)>,
+    /// What owning cores were told last.
+    pub(crate) told: BTreeMap<TopicIdPartition, KnownState>,
+    /// Replicas of this cluster lack the last record of every log.
+    pub(crate) lacks_replicas: bool,
+    /// Owning cores end no log.
+    pub(crate) ends_nothing: bool,
+    /// The controller completes no stop.
+    pub(crate) completes_nothing: bool,
+    /// So many answers of coordinators to writes are lost.
+    pub(crate) loses_answers: usize,
 }
 
 #[derive(Default)]
@@ -62,11 +79,53 @@ pub(crate) struct Log {
     start: i64,
     gate: Option<u64>,
     generations: u64,
+    /// How many transactions the source has not decided.
+    pub(crate) open_transactions: i64,
+    /// Where the reset record is, and in which leader epoch.
+    pub(crate) reset: Option<(i64, i32)>,
+    /// How many were written.
+    pub(crate) resets: usize,
 }
 
 impl Log {
     pub(crate) fn end(&self) -> i64 {
+        self.reset.map_or(self.mirrored_end(), |(offset, _)| offset + 1)
+    }
+
+    fn mirrored_end(&self) -> i64 {
         self.batches.last().map_or(self.start, |batch| batch.header().next_offset().0)
+    }
+
+    fn latest_epoch(&self) -> Epoch {
+        let of_batches = self.batches.last().map_or(Epoch::NONE, |batch| batch.header().leader_epoch);
+        self.reset.map_or(of_batches, |(_, epoch)| Epoch(epoch))
+    }
+
+    /// An abort marker for every open transaction, and the reset record.
+    fn end_for_mirror(&mut self, order: &EndOrder, leader_epoch: i32) -> Result<LogEnded, String> {
+        let EndOrder { position, .. } = order;
+        if self.gate.is_some() {
+            return Err("its gate is open".to_owned());
+        }
+        if leader_epoch <= position.epoch.0 || self.mirrored_end() != position.offset.0 {
+            return Err(format!("{position:?} in epoch {leader_epoch}, and its end is {}", self.end()));
+        }
+        if self.reset.is_none() {
+            self.reset = Some((self.mirrored_end() + self.open_transactions, leader_epoch));
+            self.resets += 1;
+        }
+        Ok(LogEnded {
+            reset_offset: Offset(self.end() - 1),
+            aborted_count: self.open_transactions as u32,
+            aborted: (0..self.open_transactions)
+                .map(|number| AbortedTransaction {
+                    producer_id: ProducerId(number),
+                    producer_epoch: ProducerEpoch(0),
+                    first_offset: Offset(number),
+                })
+                .collect(),
+            log_end: Offset(self.end()),
+        })
     }
 }
 
@@ -108,12 +167,53 @@ impl Cluster {
     pub(crate) fn bind(&self, topic: &str, id: TopicId, batches: Vec<ValidBatch>) {
         let partition = TopicIdPartition { topic_id: id, partition: PartitionIndex(0) };
         self.state().logs.insert(partition, Log { batches, ..Log::default() });
-        self.apply(vec![
-            TopicRecord { name: topic.into(), topic_id: id.0 }.into(),
-            led_here(id, 0, 0),
-            config(2, topic, "mirror.name", "m"),
-            config(2, topic, "mirror.desired.state", "mirroring:1"),
-        ]);
+        self.bind_as(topic, id, 1, "mirroring:1");
+    }
+
+    /// Binds a topic that is here already, of which so many partitions are led here.
+    pub(crate) fn bind_as(&self, topic: &str, id: TopicId, partitions: i32, wanted: &str) {
+        let mut records = vec![TopicRecord { name: topic.into(), topic_id: id.0 }.into()];
+        records.extend((0..partitions).map(|partition| led_here(id, partition, 0)));
+        records.push(config(2, topic, "mirror.name", "m"));
+        records.push(config(2, topic, "mirror.desired.state", wanted));
+        self.apply(records);
+    }
+
+    /// The operator wants this of a topic.
+    pub(crate) fn want(&self, topic: &str, wanted: &str) {
+        self.apply(vec![config(2, topic, "mirror.desired.state", wanted)]);
+    }
+
+    /// What the metadata say that is wanted.
+    pub(crate) fn wanted(&self, topic: &str) -> String {
+        let state = self.state();
+        let binding = state.image.bindings().of(topic).expect("it is bound");
+        format!("{}:{}", binding.desired, binding.version)
+    }
+
+    /// Another broker leads a partition and has brought it to this state.
+    pub(crate) fn lead_elsewhere(&self, partition: TopicIdPartition, state: MirrorState, version: i64) {
+        self.apply(vec![led_by(BrokerId(8), partition.topic_id, partition.partition.0, 0)]);
+        self.persist(partition, state, version);
+    }
+
+    /// Another broker has brought a partition to this state.
+    pub(crate) fn persist(&self, partition: TopicIdPartition, state: MirrorState, version: i64) {
+        let write = WriteMirrorStatePartition {
+            state: state.to_byte(),
+            state_version: version,
+            ..WriteMirrorStatePartition::default()
+        };
+        let write = (partition, StateWrite { topic: "it".into(), state: write });
+        self.state().coordinator.handle(StateRequest::Write("m".into(), vec![write]));
+    }
+
+    /// The reports of stops, by partition.
+    pub(crate) fn reports(&self) -> BTreeMap<TopicIdPartition, StopReport> {
+        match self.state().coordinator.handle(StateRequest::Reports("m".into())).0 {
+            StateResponse::Reports(reports) => reports.into_iter().collect(),
+            other => panic!("reports are answered as such, not {other:?}"),
+        }
     }
 
     pub(crate) fn partition(&self, topic: &str, partition: i32) -> Option<TopicIdPartition> {
@@ -211,6 +311,8 @@ impl Cluster {
                     state: known.state.map_or(-1, MirrorState::to_byte),
                     state_epoch: known.state_epoch,
                     state_version: known.state_version,
+                    last_mirror_epoch: known.position.map_or(-1, |position| position.epoch.0),
+                    last_mirror_offset: known.position.map_or(-1, |position| position.offset.0),
                     previous_state: known.previous_state.map_or(-1, MirrorState::to_byte),
                     ..Default::default()
                 }
@@ -231,16 +333,25 @@ impl Cluster {
             for write in &topic.partitions {
                 let written = MirrorState::from_byte(write.state).expect("it is one");
                 let reason = write.reason_code.as_ref().map(|code| code.to_string());
-                state.written.push((place(topic.topic_id, write.partition_index), written, reason));
+                let partition = place(topic.topic_id, write.partition_index);
+                state.written.push((partition, written, reason));
+                if write.last_mirror_offset >= 0 {
+                    let (epoch, offset) = (Epoch(write.last_mirror_epoch), Offset(write.last_mirror_offset));
+                    state.positions.push((partition, LastPosition { epoch, offset }));
+                }
             }
-            let writes = topic.partitions.into_iter();
-            let named = writes.map(|write| (place(topic.topic_id, write.partition_index), write)).collect();
+            let writes = topic.partitions.into_iter().map(|write| {
+                let partition = place(topic.topic_id, write.partition_index);
+                (partition, StateWrite { topic: topic.topic_name.clone(), state: write })
+            });
+            let named = writes.collect();
             let asked = StateRequest::Write(request.mirror_name.to_string(), named);
             let StateResponse::Written(results) = state.coordinator.handle(asked).0 else { continue };
-            let partition = |(partition, result): (TopicIdPartition, Result<i32, _>)| {
+            let partition = |(partition, result): (TopicIdPartition, Result<i32, WriteRefused>)| {
                 write_mirror_states_response::WriteMirrorStatePartitionResult {
                     partition_index: partition.partition.0,
-                    state_epoch: result.expect("nobody else writes"),
+                    state_epoch: *result.as_ref().unwrap_or(&-1),
+                    error_code: result.err().map_or(0, |refused| refused.code().0),
                     ..Default::default()
                 }
             };
@@ -251,6 +362,37 @@ impl Cluster {
             });
         }
         WriteMirrorStatesResponse { topics, ..Default::default() }
+    }
+
+    /// True for an answer that is lost.
+    fn is_lost(&self) -> bool {
+        let mut state = self.state();
+        let is_lost = state.loses_answers > 0;
+        state.loses_answers -= usize::from(is_lost);
+        is_lost
+    }
+
+    fn complete(&self, request: CompleteMirrorStopRequest) -> CompleteMirrorStopResponse {
+        let mut topics = Vec::new();
+        for topic in request.topics {
+            let (name, version) = (&*topic.topic_name, topic.state_version);
+            let is_right = self.wanted(name) == format!("stopping:{version}");
+            let is_taken = is_right && !self.state().completes_nothing;
+            if is_taken {
+                self.want(name, &format!("stopped:{version}"));
+            }
+            let error = if is_taken { ErrorCode::NONE } else { ErrorCode::INVALID_CLUSTER_MIRROR_STATE };
+            topics.push(complete_mirror_stop_response::MirrorTopicResult {
+                name: topic.topic_name.clone(),
+                error_code: error.0,
+                ..Default::default()
+            });
+        }
+        CompleteMirrorStopResponse { topics, ..Default::default() }
+    }
+
+    fn count(&self, what: &'static str) {
+        *self.state().asked.entry(what).or_default() += 1;
     }
 
     fn append_one(&self, append: MirrorAppend) -> MirrorAppended {
@@ -307,13 +449,21 @@ impl LocalCluster for Cluster {
         let mut cursor = Cursor::new(frame.to_bytes().expect("it is in memory").slice(4..));
         decode_request_header(&mut cursor).expect("it has a header");
         let cursor = &mut cursor;
+        self.count(R::NAME);
         let answer = match ApiKey(R::KEY) {
             ApiKey::READ_MIRROR_STATES if self.is_stuck(&read(&mut cursor.clone(), version)) => {
                 return std::future::pending().await;
             }
             ApiKey::START_MIRROR_TOPICS if self.starting_is_stuck() => return std::future::pending().await,
             ApiKey::READ_MIRROR_STATES => answered(&self.read_states(read(cursor, version)), version),
-            ApiKey::WRITE_MIRROR_STATES => answered(&self.write_states(read(cursor, version)), version),
+            ApiKey::WRITE_MIRROR_STATES => {
+                let answer = answered(&self.write_states(read(cursor, version)), version);
+                if self.is_lost() {
+                    return Err(LocalError::Unanswered { api: R::NAME, reason: "it is lost".into() });
+                }
+                answer
+            }
+            ApiKey::COMPLETE_MIRROR_STOP => answered(&self.complete(read(cursor, version)), version),
             ApiKey::BUMP_LEADER_EPOCHS => answered(&self.raise(read(cursor, version)), version),
             ApiKey::START_MIRROR_TOPICS => answered(&self.start(read(cursor, version)), version),
             _ => return Err(LocalError::Unanswered { api: R::NAME, reason: "the test has none".into() }),
@@ -332,7 +482,7 @@ impl LocalCluster for Cluster {
             let leader_epoch = Epoch(self.leader_epoch(partition));
             let mut state = self.state();
             let log = state.logs.entry(partition).or_default();
-            let latest_epoch = log.batches.last().map_or(Epoch::NONE, |batch| batch.header().leader_epoch);
+            let latest_epoch = log.latest_epoch();
             let log_end = Offset(log.end());
             Ok(LogEnds {
                 log_start: Offset(log.start),
@@ -356,6 +506,7 @@ impl LocalCluster for Cluster {
     }
 
     async fn set_gates(&self, gates: Vec<GateOrder>) -> Vec<Result<MirrorGeneration, LocalError>> {
+        self.count("gates");
         let mut state = self.state();
         let set = |GateOrder { partition, gate, .. }| {
             let log = state.logs.entry(partition).or_default();
@@ -367,14 +518,43 @@ impl LocalCluster for Cluster {
     }
 
     async fn flush(&self, partitions: Vec<TopicIdPartition>) -> Vec<Result<LogEnds, LocalError>> {
-        self.ends(partitions).await
+        self.count("flush");
+        let disk_is_full = self.state().disk_is_full;
+        let committed = |ends: LogEnds| match self.state().lacks_replicas {
+            true => LogEnds { high_watermark: ends.log_end.plus(-1), ..ends },
+            false => ends,
+        };
+        let ends = partitions.iter().zip(self.ends(partitions.clone()).await);
+        ends.map(|(one, ends)| if disk_is_full { Err(full_disk(*one)) } else { ends.map(committed) })
+            .collect()
     }
 
     async fn end_logs(&self, orders: Vec<EndOrder>) -> Vec<Result<LogEnded, LocalError>> {
-        orders.into_iter().map(|order| Err(LocalError::NotLeader(order.partition))).collect()
+        self.count("end");
+        let end = |order: EndOrder| {
+            let leader_epoch = self.leader_epoch(order.partition);
+            let mut state = self.state();
+            let (ends_nothing, disk_is_full) = (state.ends_nothing, state.disk_is_full);
+            let log = state.logs.entry(order.partition).or_default();
+            if disk_is_full {
+                return Err(full_disk(order.partition));
+            }
+            let ended = match ends_nothing {
+                true => Err("it is told not to".to_owned()),
+                false => log.end_for_mirror(&order, leader_epoch),
+            };
+            ended.map_err(|reason| LocalError::NotEnded { partition: order.partition, reason })
+        };
+        orders.into_iter().map(end).collect()
     }
 
-    async fn set_states(&self, _: Vec<(TopicIdPartition, KnownState)>) {}
+    async fn set_states(&self, states: Vec<(TopicIdPartition, KnownState)>) {
+        self.state().told.extend(states);
+    }
+}
+
+fn full_disk(partition: TopicIdPartition) -> LocalError {
+    LocalError::Storage { partition, reason: "no space left".into() }
 }
 
 fn read<M: Message>(cursor: &mut Cursor, version: i16) -> M {
@@ -391,12 +571,16 @@ fn place(topic_id: uuid::Uuid, partition: i32) -> TopicIdPartition {
 }
 
 fn led_here(topic: TopicId, partition: i32, leader_epoch: i32) -> MetadataRecord {
+    led_by(US, topic, partition, leader_epoch)
+}
+
+fn led_by(leader: BrokerId, topic: TopicId, partition: i32, leader_epoch: i32) -> MetadataRecord {
     PartitionRecord {
         topic_id: topic.0,
         partition_id: partition,
-        replicas: vec![US.0],
-        isr: vec![US.0],
-        leader: US.0,
+        replicas: vec![leader.0],
+        isr: vec![leader.0],
+        leader: leader.0,
         leader_epoch,
         ..PartitionRecord::default()
     }

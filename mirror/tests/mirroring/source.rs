@@ -39,7 +39,7 @@ pub(crate) struct State {
     pub(crate) says_parted: bool,
     /// Answers every fetch with this error of its session.
     pub(crate) refuses_sessions: Option<ErrorCode>,
-    /// Holds fetches back by a quota for so many milliseconds each: no partition is in their answers.
+    /// Holds fetches of sessions back by a quota for so many milliseconds each: no partition is in their answers.
     pub(crate) throttle_ms: i32,
     /// How often it was held back so.
     pub(crate) throttled: usize,
@@ -203,7 +203,7 @@ impl Source {
             return FetchResponse { error_code: code.0, ..FetchResponse::default() };
         }
         let throttle_time_ms = self.state().throttle_ms;
-        if throttle_time_ms > 0 {
+        if throttle_time_ms > 0 && request.session_epoch != -1 {
             self.state().throttled += 1;
             return FetchResponse { throttle_time_ms, ..FetchResponse::default() };
         }
