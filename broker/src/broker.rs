@@ -122,6 +122,12 @@ impl Broker {
         &self.addresses
     }
 
+    /// What its cores share, for cores of a test's own.
+    #[cfg(test)]
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
     /// Stops the node in order. Call it on a plain thread.
     pub fn stop(self) {
         self.manager.stop();

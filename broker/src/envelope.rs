@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use tarn_mirror::local_cluster::{
-    GateOrder, KnownState, LocalError, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
+    EndOrder, GateOrder, KnownState, LocalError, LogEnded, LogEnds, MirrorAppend, MirrorAppended,
+    MirrorGeneration,
 };
 use tarn_record::validate::ClientBatch;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, Timestamp, TopicId, TopicIdPartition};
@@ -40,6 +41,10 @@ pub enum Envelope {
     NewestBatches(Vec<TopicIdPartition>, ReplySlot<Vec<Result<Option<BatchHeader>, LocalError>>>),
     /// Open or close the gates of mirrored partitions.
     Gates(Vec<GateOrder>, ReplySlot<Vec<Result<MirrorGeneration, LocalError>>>),
+    /// Flush logs.
+    Flush(Vec<TopicIdPartition>, ReplySlot<Vec<Result<LogEnds, LocalError>>>),
+    /// End the logs of partitions that their mirrors have left.
+    EndLogs(Vec<EndOrder>, ReplySlot<Vec<Result<LogEnded, LocalError>>>),
     /// What a coordinator knows of mirrored partitions.
     KnownStates(Vec<(TopicIdPartition, KnownState)>, ReplySlot<Vec<Result<(), LocalError>>>),
     /// A request to a coordinator whose partition this core owns.

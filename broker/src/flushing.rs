@@ -1,21 +1,22 @@
 //! A core's flushes: those that somebody waits for, and those that only bound what a crash would make the
 //! next start read again.
 //!
-//! The two never wait for each other. What is promised goes through the core's own lane, in rounds; what
-//! is not goes through the node's one background thread, log by log, so that no answer waits for a flush
-//! that is not its own.
+//! The two never wait for each other. What is promised goes through the core's own lane, in rounds, and is
+//! batches alone; what is not goes through the node's one background thread, log by log, so that no answer
+//! waits for a flush that is not its own.
 //!
 //! Invariant: a log has one flush in flight at most (`Partitions` sees to it), and it ends before the log
 //! is closed or its directory renamed.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tarn_log::{FlushJob, Flushed, LogError};
+use tarn_log::{FlushJob, Flushed, LogError, Together, flush_together};
 use tarn_record::TopicIdPartition;
 use tarn_runtime::channel::{Receiver, Sender, mailbox, reply};
-use tarn_runtime::{blocking_sync, now, sleep};
+use tarn_runtime::{blocking_sync, now, sleep, yield_if_needed};
 use tracing::{error, warn};
 
 use crate::core::Core;
@@ -74,21 +75,61 @@ pub(crate) async fn keep_promises(core: Rc<Core>) {
     }
 }
 
-async fn flush(core: &Rc<Core>, jobs: Vec<(TopicIdPartition, FlushJob)>) {
-    let run = move || -> Vec<(TopicIdPartition, Result<Flushed, LogError>)> {
-        jobs.into_iter().map(|(partition, job)| (partition, job.run())).collect()
-    };
-    let results = blocking_sync(run).await.unwrap_or_else(|error| core.node().storage_failed(&error));
-    let mut room = Room::There;
-    for (partition, result) in results {
-        if note(core, partition, result) == Room::Full {
+async fn flush(core: &Rc<Core>, jobs: Jobs) {
+    let mut is_full = false;
+    let together = Together::of(jobs.len());
+    for (partition, result) in run_jobs(core, jobs, together).await {
+        if note(core, partition, result).is_err() {
             core.partitions().flush_again(partition);
-            room = Room::Full;
+            is_full = true;
         }
     }
-    if room == Room::Full {
+    if is_full {
         sleep(limits::FULL_DISK_PAUSE).await;
     }
+}
+
+/// The partitions that could not be flushed, and why: a full disk, which passes.
+pub(crate) type Unflushed = BTreeMap<TopicIdPartition, String>;
+
+/// Flushes the batches of partitions at once: in one round, but for those of which a flush is in flight, which
+/// have to wait for its end.
+pub(crate) async fn flush_now(
+    core: &Rc<Core>,
+    partitions: &[TopicIdPartition],
+    together: Together,
+) -> Unflushed {
+    let (mut waiting, mut unflushed) = (partitions.iter().copied().collect(), Unflushed::new());
+    loop {
+        let ended = core.flush_ended().wait();
+        let jobs = core.partitions().flush_jobs_of(&mut waiting);
+        if jobs.is_empty() && waiting.is_empty() {
+            return unflushed;
+        }
+        if jobs.is_empty() {
+            ended.await;
+            continue;
+        }
+        for (partition, result) in run_jobs(core, jobs, together).await {
+            if let Err(error) = note(core, partition, result) {
+                unflushed.insert(partition, error.to_string());
+            }
+            yield_if_needed().await;
+        }
+    }
+}
+
+type Jobs = Vec<(TopicIdPartition, FlushJob)>;
+
+/// Runs the jobs on the core's lane for it.
+async fn run_jobs(
+    core: &Rc<Core>,
+    jobs: Jobs,
+    together: Together,
+) -> impl Iterator<Item = (TopicIdPartition, Result<Flushed, LogError>)> {
+    let (partitions, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+    let results = blocking_sync(move || flush_together(jobs, together)).await;
+    partitions.into_iter().zip(results.unwrap_or_else(|error| core.node().storage_failed(&error)))
 }
 
 /// Flushes in the background once too much is not on the disk.
@@ -105,7 +146,7 @@ pub(crate) async fn bound_recovery(core: Rc<Core>) {
                 error!("the background flusher has gone");
                 return core.partitions().flush_dropped(partition);
             };
-            if note(&core, partition, result) == Room::Full {
+            if note(&core, partition, result).is_err() {
                 break;
             }
         }
@@ -119,27 +160,27 @@ pub(crate) enum Again {
     NoRoomToFlush,
 }
 
-/// Whether the disk had room.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
-    There,
-    Full,
-}
-
-/// Takes note of a flush that has ended.
-fn note(core: &Rc<Core>, partition: TopicIdPartition, result: Result<Flushed, LogError>) -> Room {
+/// Takes note of a flush that has ended; a disk that failed ends the process.
+///
+/// # Errors
+/// Where there was no room for it.
+fn note(
+    core: &Rc<Core>,
+    partition: TopicIdPartition,
+    result: Result<Flushed, LogError>,
+) -> Result<(), LogError> {
     let flushed = core.partitions().flushed(partition, result);
     core.flush_ended().notify_all();
     core.wake_flusher();
     match flushed {
-        Ok(()) => Room::There,
         Err(error) if error.is_full() => {
             if let Some(remark) = core.remarks().may_say(Again::NoRoomToFlush, now()) {
                 warn!(%partition, %error, "no room to flush; trying again{remark}");
             }
-            Room::Full
+            Err(error)
         }
         Err(error) => core.node().storage_failed(&error),
+        Ok(()) => Ok(()),
     }
 }
 

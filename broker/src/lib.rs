@@ -35,7 +35,10 @@ pub mod rules;
 pub mod scatter;
 pub mod sessions;
 pub mod slots;
+mod stopping;
 pub mod topic_changes;
 pub mod unopened;
+#[cfg(test)]
+mod watched_disk;
 
 pub use broker::{Broker, StartError};

@@ -12,6 +12,12 @@ pub const UNFLUSHED_BYTES_PER_CORE: u64 = 512 * 1024 * 1024;
 /// How often it is looked whether more than that is unflushed, in milliseconds.
 pub const BACKGROUND_FLUSH_INTERVAL_MS: u64 = 1000;
 
+/// Logs whose epochs are saved in one such interval, where all else of them is flushed.
+pub const EPOCHS_SAVED_PER_INTERVAL: usize = 16;
+
+/// Abort markers that one append of an ended log writes: as many as one system call takes.
+pub const MARKERS_PER_APPEND: usize = 1023;
+
 /// How often producers that were idle for `producer.id.expiration.ms` are looked for: Kafka's default of
 /// `producer.id.expiration.check.interval.ms`, which it keeps to itself.
 pub const PRODUCER_EXPIRY_INTERVAL: Duration = Duration::from_secs(600);

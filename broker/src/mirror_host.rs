@@ -109,11 +109,14 @@ impl LocalCluster for MirrorHost {
     }
 
     async fn flush(&self, partitions: Vec<TopicIdPartition>) -> Vec<Result<LogEnds, LocalError>> {
-        partitions.into_iter().map(|one| Err(LocalError::NotLeader(one))).collect()
+        let sent = scatter(&self.0, partitions.clone(), |one| *one, Envelope::Flush).await;
+        answered(&partitions, sent).await
     }
 
     async fn end_logs(&self, orders: Vec<EndOrder>) -> Vec<Result<LogEnded, LocalError>> {
-        orders.into_iter().map(|order| Err(LocalError::NotLeader(order.partition))).collect()
+        let partitions: Vec<_> = orders.iter().map(|order| order.partition).collect();
+        let sent = scatter(&self.0, orders, |order| order.partition, Envelope::EndLogs).await;
+        answered(&partitions, sent).await
     }
 
     async fn set_states(&self, states: Vec<(TopicIdPartition, KnownState)>) {

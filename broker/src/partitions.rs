@@ -11,7 +11,7 @@
 //!   the replica meanwhile;
 //! * once closed, there is no replica any more and none comes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem;
 
 use tarn_log::{FlushJob, Flushed, LogError, RemovalJob};
@@ -87,7 +87,7 @@ impl Partitions {
     pub fn insert(&mut self, mut replica: Replica) {
         let partition = replica.partition();
         self.interests.watchers_of(partition).into_iter().for_each(|watcher| replica.watch(watcher));
-        if replica.waits_for_flush() && replica.log().recovery_point() < replica.log().end() {
+        if replica.waits_for_flush() && replica.log().flushed_to() < replica.log().end() {
             // What a crash left behind is promised, and seen, once it is on the disk for certain.
             self.dirty.insert(partition);
         }
@@ -282,14 +282,27 @@ impl Partitions {
     /// The flushes that somebody waits for: one for each partition appended to since the last call. One
     /// that is being flushed already has its turn when that has ended.
     pub fn flush_jobs(&mut self) -> Vec<(TopicIdPartition, FlushJob)> {
-        let flushing = &self.flushing;
-        let mut ready: Vec<_> = self.dirty.extract_if(|partition| !flushing.contains(partition)).collect();
-        ready.sort_unstable();
-        let jobs = ready.into_iter();
-        jobs.filter_map(|partition| Some((partition, self.flush_job_of(partition)?))).collect()
+        let mut dirty: BTreeSet<_> = mem::take(&mut self.dirty).into_iter().collect();
+        let jobs = self.flush_jobs_of(&mut dirty);
+        self.dirty.extend(dirty);
+        jobs
     }
 
-    /// A flush of one partition; `None` where there is nothing to do, or one is in flight.
+    /// Flushes of the batches of `wanted`, of which only those stay that are being flushed already.
+    pub fn flush_jobs_of(
+        &mut self,
+        wanted: &mut BTreeSet<TopicIdPartition>,
+    ) -> Vec<(TopicIdPartition, FlushJob)> {
+        let (busy, ready): (BTreeSet<_>, BTreeSet<_>) =
+            mem::take(wanted).into_iter().partition(|one| self.flushing.contains(one));
+        *wanted = busy;
+        let job = |partition| Some((partition, self.replicas.get_mut(&partition)?.flush_batches_job()?));
+        let jobs: Vec<_> = ready.into_iter().filter_map(job).collect();
+        self.flushing.extend(jobs.iter().map(|(partition, _)| *partition));
+        jobs
+    }
+
+    /// A flush of everything in one partition; `None` where there is nothing to do, or one is in flight.
     pub fn flush_job_of(&mut self, partition: TopicIdPartition) -> Option<FlushJob> {
         if self.flushing.contains(&partition) {
             return None;
@@ -324,17 +337,19 @@ impl Partitions {
         !self.dirty.is_empty()
     }
 
-    /// The partitions to flush so that a crash does not make us read too much again; none while there is
-    /// little.
+    /// The partitions to flush so that a crash does not make us read too much again: all while that is much,
+    /// else a few of those whose epochs alone are not on the disk, since what was promised of them is.
     pub fn background_flush_due(&self) -> Vec<TopicIdPartition> {
         let unflushed = |replica: &&Replica| replica.log().unflushed_bytes();
-        if self.replicas.values().map(|replica| unflushed(&replica)).sum::<u64>()
-            < limits::UNFLUSHED_BYTES_PER_CORE
+        let replicas = self.replicas.values();
+        if replicas.clone().map(|replica| unflushed(&replica)).sum::<u64>()
+            >= limits::UNFLUSHED_BYTES_PER_CORE
         {
-            return Vec::new();
+            return replicas.filter(|replica| unflushed(replica) > 0).map(Replica::partition).collect();
         }
-        let due = self.replicas.values().filter(|replica| unflushed(replica) > 0);
-        due.map(Replica::partition).collect()
+        let lacks_epochs = |replica: &&Replica| replica.log().recovery_point() < replica.log().flushed_to();
+        let due = replicas.filter(lacks_epochs).map(Replica::partition);
+        due.take(limits::EPOCHS_SAVED_PER_INTERVAL).collect()
     }
 
     /// A flush has ended.

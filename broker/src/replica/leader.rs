@@ -45,12 +45,12 @@ pub enum Isolation {
 #[derive(Debug)]
 pub struct Replica {
     partition: TopicIdPartition,
-    topic: Arc<str>,
-    log: Log,
-    leadership: Leadership,
+    pub(super) topic: Arc<str>,
+    pub(super) log: Log,
+    pub(super) leadership: Leadership,
     high_watermark: Offset,
     rules: Arc<TopicRules>,
-    binding: Option<Binding>,
+    pub(super) binding: Option<Binding>,
     watchers: Vec<Watcher>,
     removals: Vec<RemovalJob>,
 }
@@ -369,6 +369,11 @@ impl Replica {
         self.log.flush_job()
     }
 
+    /// The same for the batches alone, where somebody waits for these.
+    pub fn flush_batches_job(&mut self) -> Option<FlushJob> {
+        self.log.flush_batches_job()
+    }
+
     /// The flush is done: what it promises may now be seen.
     ///
     /// # Errors
@@ -389,11 +394,11 @@ impl Replica {
     }
 
     /// Moves the high watermark to where it belongs; true where it moved.
-    fn advance_high_watermark(&mut self) -> bool {
+    pub(super) fn advance_high_watermark(&mut self) -> bool {
         let promised = if self.is_under_min_isr() {
             self.high_watermark
         } else if self.waits_for_flush() {
-            self.log.recovery_point()
+            self.log.flushed_to()
         } else {
             self.log.end()
         };

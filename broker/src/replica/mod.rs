@@ -1,10 +1,12 @@
 //! One partition's replica and what waits on it.
 
+pub(crate) mod ending;
 mod guard;
 mod leader;
 mod leadership;
 pub mod waiting;
 
+pub use ending::{Behind, LookBehind, NotEnded};
 pub use guard::{Binding, WriteRefused};
 pub use leader::{Isolation, ProduceError, Replica};
 pub use leadership::Leadership;

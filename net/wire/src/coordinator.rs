@@ -28,7 +28,15 @@ pub fn encode_key<K: CoordinatorKey>(key: &K) -> Result<Bytes, EncodeError> {
 /// # Errors
 /// What `Message::encode` says.
 pub fn encode_value<V: CoordinatorValue>(value: &V, version: i16) -> Result<Bytes, EncodeError> {
-    encode(version, value, version)
+    encode_versioned(value, version)
+}
+
+/// A message that stands behind its version, as the values of some control records do.
+///
+/// # Errors
+/// What `Message::encode` says.
+pub fn encode_versioned<M: Message>(message: &M, version: i16) -> Result<Bytes, EncodeError> {
+    encode(version, message, version)
 }
 
 /// The type of the record that has this key.

@@ -22,7 +22,9 @@ pub mod sink;
 pub mod text;
 
 pub use api::{API_TABLE, ApiInfo, ApiKey, Listeners, api};
-pub use coordinator::{coordinator_key_type, decode_key, decode_value, encode_key, encode_value};
+pub use coordinator::{
+    coordinator_key_type, decode_key, decode_value, encode_key, encode_value, encode_versioned,
+};
 pub use cursor::Cursor;
 pub use decode_error::DecodeError;
 pub use errors::ErrorCode;

@@ -1,0 +1,357 @@
+//! Ending a mirrored log, so that clients may write after it (mirroring.md §8): an abort marker for every
+//! transaction that its source left open, then MIRROR_PID_RESET (KIP-1279), which voids what is known of the
+//! source's producers.
+//!
+//! Sans-IO but for the partition's log. What stands behind the position where the mirror left the log tells
+//! how far an earlier try came, so that a crash at any step is gone on from.
+//!
+//! Invariants:
+//! * between the position and the reset there are abort markers of this cluster and nothing else;
+//! * a transaction is aborted once, and a log reset once for one position;
+//! * markers are in the order in which their transactions began, so that a report of the first of them is the
+//!   same whoever appended them.
+
+use std::ops::ControlFlow;
+
+use tarn_image::{Binding as Desired, DesiredState};
+use tarn_log::producers::OpenTransaction;
+use tarn_log::{AppendError, LogBatches, LogError, Together};
+use tarn_mirror::limits::ABORTED_IN_REPORT;
+use tarn_mirror::local_cluster::{AbortedTransaction, EndOrder, LastPosition, LocalError, LogEnded};
+use tarn_record::builder::{EndTransaction, Outcome, control_batch, end_transaction_marker};
+use tarn_record::{
+    BatchError, BatchHeader, ControlRecord, ControlType, Epoch, Offset, ProducerEpoch, ProducerId, Timestamp,
+    ValidBatch,
+};
+use tarn_wire::messages::MirrorPidResetRecord;
+use tarn_wire::{EncodeError, encode_versioned};
+use thiserror::Error;
+
+use super::Replica;
+use crate::limits::MARKERS_PER_APPEND;
+
+/// The version of the reset record's value.
+const RESET_VERSION: i16 = 0;
+
+/// The coordinator's epoch in the marker of a producer of which no marker was seen.
+const FIRST_COORDINATOR_EPOCH: i32 = 0;
+
+/// Why a log is not ended.
+#[derive(Debug, Error)]
+pub enum NotEnded {
+    /// The topic is not stopping, or not by this order.
+    #[error("its binding is {}, and the order is to stop it at version {asked}", shown(found.as_ref()))]
+    Binding {
+        /// The version of the order.
+        asked: i64,
+        /// What this core knows.
+        found: Option<Desired>,
+    },
+    /// Its mirror may still append.
+    #[error("its gate is open")]
+    GateOpen,
+    /// Clients may write, so that nothing tells their records from what the end appended.
+    #[error("clients may write to it")]
+    Writable,
+    /// The leader epoch was not raised yet, and the source may have appended in it.
+    #[error("leader epoch {leader} is not above {position} at the last mirror position, or below {newest}")]
+    EpochBehind {
+        /// The epoch in which this broker leads.
+        leader: Epoch,
+        /// The epoch of the position.
+        position: Epoch,
+        /// The newest epoch in the log.
+        newest: Epoch,
+    },
+    /// Records that were mirrored are gone.
+    #[error("the log ends at offset {end}, below {position} where its mirror left it")]
+    BelowPosition {
+        /// The log end.
+        end: Offset,
+        /// Where the mirror left it.
+        position: Offset,
+    },
+    /// Something else was appended.
+    #[error(
+        "what stands at offset {offset} in epoch {epoch}, behind the last mirror position, is of no end of it"
+    )]
+    Stranger {
+        /// The first offset of the batch.
+        offset: Offset,
+        /// Its leader epoch.
+        epoch: Epoch,
+    },
+    /// Another order, or a truncation, was faster.
+    #[error("the log has changed meanwhile")]
+    Changed,
+    /// What is to be appended is no batch.
+    #[error("the end cannot be written: {0}")]
+    Record(String),
+    /// The log refuses it.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The disk does.
+    #[error(transparent)]
+    Storage(#[from] LogError),
+}
+
+fn shown(binding: Option<&Desired>) -> String {
+    match binding {
+        Some(binding) => format!("{} at version {}", binding.desired, binding.version),
+        None => "none".to_owned(),
+    }
+}
+
+impl NotEnded {
+    /// The same for mirroring.
+    pub fn of(self, order: &EndOrder) -> LocalError {
+        let partition = order.partition;
+        match self {
+            NotEnded::Append(AppendError::Storage(error)) | NotEnded::Storage(error) => {
+                LocalError::Storage { partition, reason: error.to_string() }
+            }
+            other => LocalError::NotEnded { partition, reason: other.to_string() },
+        }
+    }
+}
+
+impl From<EncodeError> for NotEnded {
+    fn from(error: EncodeError) -> NotEnded {
+        NotEnded::Record(error.to_string())
+    }
+}
+
+impl From<BatchError> for NotEnded {
+    fn from(error: BatchError) -> NotEnded {
+        NotEnded::Record(error.to_string())
+    }
+}
+
+/// The question what stands behind the position, ready to be answered on any thread.
+#[derive(Debug)]
+#[must_use = "nothing is known before it is run"]
+pub struct LookBehind {
+    batches: LogBatches,
+    position: LastPosition,
+    log_end: Offset,
+    generation: u64,
+}
+
+/// What stands behind the position.
+#[derive(Debug)]
+pub struct Behind {
+    log_end: Offset,
+    generation: u64,
+    markers: u32,
+    /// The first markers: their offsets, whose transactions they ended.
+    first: Vec<(Offset, ProducerId, ProducerEpoch)>,
+    reset: Option<Offset>,
+    stranger: Option<(Offset, Epoch)>,
+}
+
+impl LookBehind {
+    /// True where nothing stands there, so that no file is read.
+    pub fn is_trivial(&self) -> bool {
+        self.log_end == self.position.offset
+    }
+
+    /// Reads what stands there, up to the reset.
+    ///
+    /// # Errors
+    /// Where the log cannot be read.
+    pub fn run(self) -> Result<Behind, LogError> {
+        let LookBehind { batches, position, log_end, generation } = self;
+        let mut behind =
+            Behind { log_end, generation, markers: 0, first: Vec::new(), reset: None, stranger: None };
+        batches.visit(|header, control| behind.visit(header, control, position))?;
+        Ok(behind)
+    }
+}
+
+impl Behind {
+    fn visit(
+        &mut self,
+        header: &BatchHeader,
+        control: Option<&ControlRecord>,
+        position: LastPosition,
+    ) -> ControlFlow<()> {
+        let is_of_the_end = header.base_offset >= position.offset && header.leader_epoch > position.epoch;
+        match control.map(|control| control.control_type) {
+            Some(ControlType::MirrorPidReset) if is_of_the_end => {
+                self.reset = Some(header.base_offset);
+                ControlFlow::Break(())
+            }
+            Some(ControlType::Abort) if is_of_the_end => {
+                if self.first.len() < ABORTED_IN_REPORT {
+                    self.first.push((header.base_offset, header.producer_id, header.producer_epoch));
+                }
+                self.markers = self.markers.saturating_add(1);
+                ControlFlow::Continue(())
+            }
+            _ => {
+                self.stranger = Some((header.base_offset, header.leader_epoch));
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+/// The transactions that were aborted, as a report has them.
+#[derive(Debug, Default)]
+struct Aborted {
+    count: u32,
+    first: Vec<AbortedTransaction>,
+}
+
+impl Aborted {
+    fn add(&mut self, transactions: &[OpenTransaction]) {
+        self.count = self.count.saturating_add(transactions.len() as u32);
+        let room = ABORTED_IN_REPORT.saturating_sub(self.first.len());
+        self.first.extend(transactions.iter().take(room).map(|open| AbortedTransaction {
+            producer_id: open.producer_id,
+            producer_epoch: open.producer_epoch,
+            first_offset: open.first_offset,
+        }));
+    }
+}
+
+impl Replica {
+    /// What has to be known before the log is ended.
+    ///
+    /// # Errors
+    /// Where it may not be ended by this order, or not yet.
+    pub fn look_behind(&self, order: &EndOrder) -> Result<LookBehind, NotEnded> {
+        self.check_order(order)?;
+        let (position, log_end) = (order.position, self.log.end());
+        let batches = self.log.batches(position.offset, log_end);
+        Ok(LookBehind { batches, position, log_end, generation: self.log.generation() })
+    }
+
+    /// Appends what is missing behind the position; durable after a flush of `together`.
+    ///
+    /// # Errors
+    /// Where it may not be ended by this order, or the disk refuses. What was appended is found by the next try.
+    pub fn end_log(
+        &mut self,
+        order: &EndOrder,
+        behind: &Behind,
+        together: Together,
+        now: Timestamp,
+    ) -> Result<LogEnded, NotEnded> {
+        self.check_order(order)?;
+        if (behind.log_end, behind.generation) != (self.log.end(), self.log.generation()) {
+            return Err(NotEnded::Changed);
+        }
+        if let Some((offset, epoch)) = behind.stranger {
+            return Err(NotEnded::Stranger { offset, epoch });
+        }
+        let mut aborted = self.aborted_before(order.position.offset, behind)?;
+        let reset_offset = match behind.reset {
+            Some(reset) => reset,
+            None => self.append_end(order, &mut aborted, together, now)?,
+        };
+        let Aborted { count: aborted_count, first: aborted } = aborted;
+        Ok(LogEnded { reset_offset, aborted_count, aborted, log_end: self.log.end() })
+    }
+
+    /// Whether an end that was appended is on the disk and committed.
+    pub fn has_durable_end(&self, ended: &LogEnded) -> bool {
+        self.high_watermark().min(self.log.flushed_to()) >= ended.log_end
+    }
+
+    fn check_order(&self, order: &EndOrder) -> Result<(), NotEnded> {
+        let (asked, position) = (order.version, order.position);
+        let is_ordered =
+            |desired: &Desired| desired.desired == DesiredState::Stopping && desired.version == asked;
+        let Some(binding) = self.binding.as_ref().filter(|binding| is_ordered(&binding.desired)) else {
+            let found = self.binding.as_ref().map(|binding| binding.desired.clone());
+            return Err(NotEnded::Binding { asked, found });
+        };
+        if binding.gate.is_some() {
+            return Err(NotEnded::GateOpen);
+        }
+        if binding.check_write(&self.topic).is_ok() {
+            return Err(NotEnded::Writable);
+        }
+        let (leader, newest, end) = (self.leadership.epoch, self.log.latest_epoch(), self.log.end());
+        if leader <= position.epoch || leader < newest {
+            return Err(NotEnded::EpochBehind { leader, position: position.epoch, newest });
+        }
+        if end < position.offset {
+            return Err(NotEnded::BelowPosition { end, position: position.offset });
+        }
+        Ok(())
+    }
+
+    /// The transactions that an earlier try aborted. The markers do not say where they began; the
+    /// transaction index does.
+    fn aborted_before(&self, position: Offset, behind: &Behind) -> Result<Aborted, NotEnded> {
+        if behind.markers == 0 {
+            return Ok(Aborted::default());
+        }
+        let indexed = self.log.aborted_transactions(position, behind.log_end)?;
+        let began = |marker: Offset| {
+            let entry = indexed.iter().find(|entry| entry.last_offset == marker);
+            entry.map(|entry| entry.first_offset)
+        };
+        let known = behind.first.iter().filter_map(|&(marker, producer_id, producer_epoch)| {
+            Some(AbortedTransaction { producer_id, producer_epoch, first_offset: began(marker)? })
+        });
+        Ok(Aborted { count: behind.markers, first: known.collect() })
+    }
+
+    /// Appends the missing markers and the reset; its offset.
+    fn append_end(
+        &mut self,
+        order: &EndOrder,
+        aborted: &mut Aborted,
+        together: Together,
+        now: Timestamp,
+    ) -> Result<Offset, NotEnded> {
+        let epoch = self.leadership.epoch;
+        loop {
+            let open = self.log.producers().open_transactions().take(MARKERS_PER_APPEND);
+            let open: Vec<OpenTransaction> = open.collect();
+            let offsets = (self.log.end().0..).map(Offset);
+            let markers = open.iter().zip(offsets).map(|(open, offset)| marker(open, offset, epoch, now));
+            let mut batches: Vec<ValidBatch> = markers.collect::<Result<_, _>>()?;
+            let reset_offset = self.log.end().plus(open.len() as i64);
+            let is_last = open.len() < MARKERS_PER_APPEND;
+            if is_last {
+                batches.push(reset(order, reset_offset, epoch, now)?);
+            }
+            let appended = self.log.append_own(&batches, together, now);
+            self.advance_high_watermark();
+            appended?;
+            aborted.add(&open);
+            if is_last {
+                return Ok(reset_offset);
+            }
+        }
+    }
+}
+
+fn marker(
+    open: &OpenTransaction,
+    offset: Offset,
+    epoch: Epoch,
+    now: Timestamp,
+) -> Result<ValidBatch, BatchError> {
+    let end = EndTransaction {
+        producer_id: open.producer_id,
+        producer_epoch: open.producer_epoch,
+        outcome: Outcome::Abort,
+        coordinator_epoch: open.coordinator_epoch.max(FIRST_COORDINATOR_EPOCH),
+    };
+    ValidBatch::parse(end_transaction_marker(&end, offset, epoch, now))
+}
+
+fn reset(order: &EndOrder, offset: Offset, epoch: Epoch, now: Timestamp) -> Result<ValidBatch, NotEnded> {
+    let source_cluster_id = order.source_cluster_id.as_deref().map(Into::into);
+    let value = encode_versioned(&MirrorPidResetRecord { source_cluster_id }, RESET_VERSION)?;
+    let bytes = control_batch(ControlType::MirrorPidReset, &value, offset, epoch, now);
+    Ok(ValidBatch::parse(bytes)?)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

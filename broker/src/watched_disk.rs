@@ -1,0 +1,138 @@
+//! The machine's disk under the eyes of a test: it counts writes of batches and syncs of its file
+//! system, and can be full.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use tarn_log::disk::{DiskLock, Entry, Open};
+use tarn_log::{Disk, DiskFile, FileSystem, Reach, RealDisk};
+
+/// See the module; clones are the same disk.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchedDisk(Arc<Watched>);
+
+#[derive(Debug)]
+struct Watched {
+    syncs: AtomicUsize,
+    log_writes: AtomicUsize,
+    /// Writes that there is still room for.
+    room: AtomicI64,
+}
+
+impl Default for WatchedDisk {
+    fn default() -> WatchedDisk {
+        let room = AtomicI64::new(i64::MAX);
+        WatchedDisk(Arc::new(Watched { syncs: AtomicUsize::new(0), log_writes: AtomicUsize::new(0), room }))
+    }
+}
+
+impl WatchedDisk {
+    /// How often the file system was synced as a whole.
+    pub(crate) fn syncs(&self) -> usize {
+        self.0.syncs.load(Ordering::SeqCst)
+    }
+
+    /// How often batches were written.
+    pub(crate) fn log_writes(&self) -> usize {
+        self.0.log_writes.load(Ordering::SeqCst)
+    }
+
+    /// There is room for so many more writes.
+    pub(crate) fn has_room_for(&self, writes: i64) {
+        self.0.room.store(writes, Ordering::SeqCst);
+    }
+}
+
+impl FileSystem for WatchedDisk {
+    fn sync(&self) -> io::Result<Reach> {
+        self.0.syncs.fetch_add(1, Ordering::SeqCst);
+        Ok(Reach::All)
+    }
+}
+
+#[derive(Debug)]
+struct WatchedFile {
+    file: Arc<dyn DiskFile>,
+    is_log: bool,
+    disk: WatchedDisk,
+}
+
+impl DiskFile for WatchedFile {
+    fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()> {
+        self.disk.0.log_writes.fetch_add(usize::from(self.is_log), Ordering::SeqCst);
+        if self.disk.0.room.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.file.write_at(parts, position)
+    }
+
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        self.file.read_at(buf, position)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn file(&self) -> Option<Arc<File>> {
+        self.file.file()
+    }
+}
+
+impl Disk for WatchedDisk {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+        let is_log = path.extension().is_some_and(|kind| kind == "log");
+        Ok(Arc::new(WatchedFile { file: RealDisk.open(path, how)?, is_log, disk: self.clone() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_dir_all(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_dir_all(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        RealDisk.list(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(path)
+    }
+
+    fn file_system(&self, _: &Path) -> io::Result<Arc<dyn FileSystem>> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        RealDisk.exists(path)
+    }
+
+    fn available_bytes(&self, path: &Path) -> io::Result<u64> {
+        RealDisk.available_bytes(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<DiskLock> {
+        RealDisk.lock(path)
+    }
+}
