@@ -193,7 +193,9 @@ impl Partitions {
                 let Some(replica) = self.replicas.get_mut(&append.partition) else {
                     return match absence(append.partition) {
                         LocalError::Storage { reason, .. } => MirrorAppended::Storage(reason),
-                        LocalError::NotLeader(_) | LocalError::Unanswered { .. } => MirrorAppended::NotLeader,
+                        LocalError::NotLeader(_)
+                        | LocalError::Unanswered { .. }
+                        | LocalError::NotEnded { .. } => MirrorAppended::NotLeader,
                     };
                 };
                 let before = (replica.high_watermark(), replica.log().start());

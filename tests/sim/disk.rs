@@ -338,7 +338,8 @@ impl FileSystem for SimFileSystem {
             Synced::Failed => {
                 let State { inodes, rng, .. } = state;
                 inodes.iter_mut().for_each(|inode| inode.fail_sync(rng));
-                Err(disk_failed())
+                // A full one is told by the files, one by one, as the real disk has it.
+                Err(io::Error::other("the disk failed to sync"))
             }
             Synced::Lied => Ok(Reach::All),
         }

@@ -97,7 +97,7 @@ pub fn answer(core: &Rc<Core>, call: CoordinatorCall) {
 fn is_about_what_is_over(core: &Rc<Core>, request: &StateRequest) -> bool {
     let StateRequest::Write(mirror, writes) = request else { return false };
     let image = core.image();
-    writes.iter().any(|(one, write)| forgetting::is_over(&image, mirror, *one, write.state_version))
+    writes.iter().any(|(one, write)| forgetting::is_over(&image, mirror, *one, write.state.state_version))
 }
 
 /// Answers a call once this core's metadata are at `offset`.

@@ -7,11 +7,11 @@
 use std::io::stdout;
 
 use tarn_mirror::source::is_name;
+use tarn_wire::Str;
 use tarn_wire::messages::{
     DeleteClusterMirrorRequest, PauseMirrorTopicsRequest, RecoverMirrorTopicsRequest,
     ResumeMirrorTopicsRequest, StopMirrorTopicsRequest,
 };
-use tarn_wire::{ErrorCode, Str};
 
 use super::output;
 use super::refusal;
@@ -179,6 +179,7 @@ pub(super) async fn delete(arguments: DeleteArguments, style: Style) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tarn_wire::ErrorCode;
 
     #[test]
     fn names_and_patterns_are_told_apart() {
