@@ -71,3 +71,10 @@ pub const PORT_WAIT: Duration = Duration::from_secs(3);
 
 /// How long to wait before a port is tried again.
 pub const PORT_RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a new topic waits for the core of an older one of its name to delete that one's log, before its own
+/// counts as one that could not be opened.
+pub const PLACE_LET_GO_MS: u64 = 1000;
+
+/// The pause between two looks whether it has.
+pub const PLACE_LOOK_AGAIN: Duration = Duration::from_millis(1);

@@ -75,6 +75,13 @@ pub struct Found {
     pub high_watermark: Offset,
 }
 
+impl Place {
+    /// True where a core has the place for another topic, with a log that is open or could not be made.
+    fn is_held_by_another(&self, topic_id: TopicId) -> bool {
+        self.found.is_none() && !self.topic_id.is_zero() && self.topic_id != topic_id
+    }
+}
+
 impl LogDirs {
     /// Looks through the directories, of which the first `listed` are in `log.dirs`: another one that only
     /// `metadata.log.dir` names gets no partition.
@@ -91,12 +98,17 @@ impl LogDirs {
         &self.dirs
     }
 
-    /// The directory for a partition, and the log in it where there is one that is not open. A new
+    /// The directory for a partition of a topic, and the log in it where there is one that is not open. A new
     /// partition goes where the fewest are.
-    pub fn place(&self, topic: &str, partition: PartitionIndex) -> (Arc<LogDir>, Option<Found>) {
+    pub fn place(
+        &self,
+        topic: &str,
+        partition: PartitionIndex,
+        topic_id: TopicId,
+    ) -> (Arc<LogDir>, Option<Found>) {
         let mut places = self.places();
         let fewest = self.with_fewest(&places.by_name);
-        let new = Place { dir: fewest, topic_id: TopicId::ZERO, found: None };
+        let new = Place { dir: fewest, topic_id, found: None };
         let place = places.by_name.entry((topic.to_owned(), partition)).or_insert(new);
         (self.dirs[place.dir].clone(), place.found.clone())
     }
@@ -132,12 +144,22 @@ impl LogDirs {
         places.gone.insert((dir, name));
     }
 
-    /// A partition is gone.
-    pub fn forget(&self, topic: &str, partition: PartitionIndex) {
+    /// A partition of a topic is gone. A later topic of its name may have the place already, and keeps it.
+    pub fn forget(&self, topic: &str, partition: PartitionIndex, topic_id: TopicId) {
         let (name, mut places) = ((topic.to_owned(), partition), self.places());
-        if let Some(place) = places.by_name.remove(&name) {
-            places.gone.insert((place.dir, name));
+        if let Some(place) = places.by_name.get(&name)
+            && !place.is_held_by_another(topic_id)
+        {
+            let dir = place.dir;
+            places.by_name.remove(&name);
+            places.gone.insert((dir, name));
         }
+    }
+
+    /// True where the core of an older topic of this name has not let go of the place yet.
+    pub fn is_held_by_another(&self, topic: &str, partition: PartitionIndex, topic_id: TopicId) -> bool {
+        let (name, places) = ((topic.to_owned(), partition), self.places());
+        places.by_name.get(&name).is_some_and(|place| place.is_held_by_another(topic_id))
     }
 
     /// True where the checkpoint files may still speak of another log of this name: `make_way` first.
@@ -381,7 +403,7 @@ mod tests {
         let (old, other) = (place(&dirs, "t"), place(&dirs, "other"));
         let collected = [entry("t", old, 9), entry("other", other, 3)];
         dirs.write_checkpoints(&collected).expect("there is room");
-        dirs.forget("t", P);
+        dirs.forget("t", P, old);
         let new = place(&dirs, "t");
         assert!(dirs.is_in_the_way("t", P));
         dirs.make_way("t", P).expect("there is room");
@@ -398,10 +420,24 @@ mod tests {
         let (dirs, _files) = dirs(&[]);
         let old = place(&dirs, "t");
         dirs.write_checkpoints(&[entry("t", old, 9)]).expect("there is room");
-        dirs.forget("t", P);
+        dirs.forget("t", P, old);
         dirs.write_checkpoints(&[]).expect("there is room");
         place(&dirs, "t");
         assert!(!dirs.is_in_the_way("t", P));
+    }
+
+    #[test]
+    fn a_place_is_one_topics_until_that_is_forgotten_and_then_the_next_ones() {
+        let (dirs, _files) = dirs(&[]);
+        let (old, new) = (place(&dirs, "t"), TopicId::random());
+        assert!(dirs.is_held_by_another("t", P, new) && !dirs.is_held_by_another("t", P, old));
+        dirs.forget("t", P, new);
+        assert!(dirs.is_held_by_another("t", P, new), "it was not its to forget");
+        dirs.forget("t", P, old);
+        assert!(!dirs.is_held_by_another("t", P, new));
+        dirs.place("t", P, new);
+        dirs.forget("t", P, old);
+        assert!(dirs.is_held_by_another("t", P, old), "the next topic keeps it");
     }
 
     #[test]
@@ -409,9 +445,12 @@ mod tests {
         let (dirs, _files) = dirs(&["t"]);
         dirs.write_checkpoints(&[]).expect("there is room");
         assert_eq!(points(&dirs), [("t".to_owned(), 7)]);
-        assert!(dirs.place("t", P).1.is_some() && dirs.place("t", P).1.is_some(), "until it is open");
+        assert!(
+            dirs.place("t", P, TopicId::ZERO).1.is_some() && dirs.place("t", P, TopicId::ZERO).1.is_some(),
+            "until it is open"
+        );
         dirs.opened("t", P, TopicId::random());
-        assert!(dirs.place("t", P).1.is_none());
+        assert!(dirs.place("t", P, TopicId::ZERO).1.is_none());
     }
 
     #[test]
@@ -431,18 +470,21 @@ mod tests {
     #[test]
     fn a_log_of_a_topic_that_the_metadata_does_not_know_is_put_aside_and_kept() {
         let (dirs, files) = dirs(&["known", "stray"]);
-        let known = dirs.place("known", P).1.expect("it is there").partition.topic_id;
+        let known = dirs.place("known", P, TopicId::ZERO).1.expect("it is there").partition.topic_id;
         let renamed = dirs.put_strays_aside(|_, id| id == known).expect("it can be renamed");
         let [stray] = &renamed[..] else { panic!("one of them: {renamed:?}") };
         let name = stray.file_name().unwrap_or_default().to_string_lossy();
         assert!(name.starts_with("stray-0.") && name.ends_with("-stray"), "{name}");
         assert!(stray.join("00000000000000000000.log").exists(), "with all that is in it");
         assert!(dirs.leftovers().expect("it can be read").is_empty(), "nobody will remove it");
-        assert!(dirs.place("known", P).1.is_some() && dirs.place("stray", P).1.is_none());
+        assert!(
+            dirs.place("known", P, TopicId::ZERO).1.is_some()
+                && dirs.place("stray", P, TopicId::ZERO).1.is_none()
+        );
         drop(dirs);
         let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is ours");
         let again = LogDirs::new(vec![dir], 1).expect("it can be read");
-        assert!(again.place("stray", P).1.is_none(), "nor is it found at the next start");
+        assert!(again.place("stray", P, TopicId::ZERO).1.is_none(), "nor is it found at the next start");
     }
 
     #[test]
@@ -452,7 +494,7 @@ mod tests {
         let left = entry("t", topic, 5);
         for (closing, clean) in [(Closing::Begun, false), (Closing::InOrder, true)] {
             dirs.closed(&left, closing);
-            let (_, found) = dirs.place("t", P);
+            let (_, found) = dirs.place("t", P, TopicId::ZERO);
             let found = found.expect("it is there and not open");
             assert_eq!((found.opening.clean, found.high_watermark), (clean, Offset(5)));
             assert_eq!(found.partition.topic_id, topic);
@@ -469,7 +511,7 @@ mod tests {
         };
         let dirs = LogDirs::new(files.iter().map(open).collect(), 2).expect("they can be read");
         for topic in ["a", "b", "c", "d"] {
-            let (dir, _) = dirs.place(topic, P);
+            let (dir, _) = dirs.place(topic, P, TopicId::ZERO);
             assert_ne!(dir.path(), files[2].path(), "{topic}");
         }
     }
@@ -491,7 +533,7 @@ mod tests {
     /// Opens a log of a new topic.
     fn place(dirs: &LogDirs, topic: &str) -> TopicId {
         let id = TopicId::random();
-        dirs.place(topic, P);
+        dirs.place(topic, P, id);
         dirs.opened(topic, P, id);
         id
     }

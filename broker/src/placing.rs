@@ -10,7 +10,7 @@ use tarn_image::{MetadataDelta, MetadataImage, TopicImage};
 use tarn_log::log_dir::LogDirError;
 use tarn_log::{Log, LogConfig, LogDir, LogError, Opening, RecoveryReport};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
-use tarn_runtime::{BlockingError, Queue, blocking, blocking_long, spawn, timeout, wall_clock_ms};
+use tarn_runtime::{BlockingError, Queue, blocking, blocking_long, sleep, spawn, timeout, wall_clock_ms};
 use tarn_wire::ErrorCode;
 use thiserror::Error;
 use tracing::{error, info, warn};
@@ -18,6 +18,7 @@ use tracing::{error, info, warn};
 use crate::closing::close_logs;
 use crate::core::Core;
 use crate::envelope::CheckpointEntry;
+use crate::limits;
 use crate::log_dirs::{Closing, Found};
 use crate::metadata_view::MetadataView;
 use crate::replica::{Binding, Leadership, Replica};
@@ -156,10 +157,17 @@ fn keep_or_say(
     core.wake_flusher();
 }
 
-/// Gives up a log of another topic that had the name before, on the disk and in the checkpoint files.
+/// Gives up a log of another topic that had the name before, on the disk and in the checkpoint files. Where the core
+/// that has it is about to delete it, that is waited for a little.
 async fn make_way(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) -> Result<(), NotOpened> {
     let log_dirs = core.node().log_dirs().clone();
-    let (dir, found) = log_dirs.place(&topic.name, partition.partition);
+    let let_go_by_ms = core.clock_ms().saturating_add(limits::PLACE_LET_GO_MS);
+    while log_dirs.is_held_by_another(&topic.name, partition.partition, topic.id)
+        && core.clock_ms() < let_go_by_ms
+    {
+        sleep(limits::PLACE_LOOK_AGAIN).await;
+    }
+    let (dir, found) = log_dirs.place(&topic.name, partition.partition, topic.id);
     if let Some(other) = found.map(|found| found.partition)
         && other.topic_id != topic.id
         && !other.topic_id.is_zero()
@@ -272,7 +280,7 @@ struct ToOpen {
 }
 
 fn log_to_open(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) -> ToOpen {
-    let (dir, found) = core.node().log_dirs().place(&topic.name, partition.partition);
+    let (dir, found) = core.node().log_dirs().place(&topic.name, partition.partition, topic.id);
     let config = core.rules(topic).log.clone();
     ToOpen { topic: topic.name.clone(), topic_id: topic.id, partition, dir, found, config }
 }
@@ -354,12 +362,12 @@ async fn delete(core: &Rc<Core>, topic: &TopicImage) {
     let log_dirs = core.node().log_dirs();
     for replica in replicas {
         let partition = replica.partition();
-        let (dir, _) = log_dirs.place(&topic.name, partition.partition);
+        let (dir, _) = log_dirs.place(&topic.name, partition.partition, topic.id);
         match replica.into_log().delete() {
             Ok(renamed) => remove_later(partition, dir, renamed),
             Err(error) => error!(%partition, %error, "a deleted partition keeps its directory"),
         }
-        log_dirs.forget(&topic.name, partition.partition);
+        log_dirs.forget(&topic.name, partition.partition, topic.id);
     }
     for partition in partitions {
         delete_closed(core, topic, partition);
@@ -369,7 +377,7 @@ async fn delete(core: &Rc<Core>, topic: &TopicImage) {
 /// Deletes a log that is here and not open: another broker led it, or it could not be opened.
 fn delete_closed(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) {
     let log_dirs = core.node().log_dirs();
-    let (dir, found) = log_dirs.place(&topic.name, partition.partition);
+    let (dir, found) = log_dirs.place(&topic.name, partition.partition, topic.id);
     let is_known = |found: &Found| found.partition.topic_id == topic.id;
     match found {
         Some(found) if is_known(&found) => match dir.rename_for_deletion(&found.partition) {
@@ -385,7 +393,7 @@ fn delete_closed(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartitio
         },
         None => {}
     }
-    log_dirs.forget(&topic.name, partition.partition);
+    log_dirs.forget(&topic.name, partition.partition, topic.id);
 }
 
 fn remove_later(partition: TopicIdPartition, dir: Arc<LogDir>, renamed: PathBuf) {
