@@ -1,13 +1,16 @@
 //! The command line of the proposal: `kafka-cluster-mirrors.sh --create …` (KIP-1279).
 //!
 //! Only flags are translated here; what is done is done by the verbs. As in Kafka's tools, every error
-//! ends with code 1, but for what Tarn does not serve yet.
+//! ends with code 1, and a stop returns as soon as it is taken down.
 
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 
-use super::{CreateArguments, DescribeArguments, ListArguments, Named, StartArguments, Style, later, verbs};
+use super::{
+    ChangeArguments, CreateArguments, DeleteArguments, DescribeArguments, ListArguments, Named,
+    RecoverArguments, StartArguments, StopArguments, Style, changes, stopping, verbs,
+};
 use crate::admin::on_core;
 use crate::connect::ConnectArguments;
 use crate::failure::Failure;
@@ -15,7 +18,7 @@ use crate::failure::Failure;
 /// The name of the hidden command that the script runs.
 pub(crate) const KAFKA_NAME: &str = "kafka-cluster-mirrors";
 
-/// Create, start, list and describe cluster mirrors, with the options of KIP-1279.
+/// Create, start, stop, list, describe and delete cluster mirrors, with the options of KIP-1279.
 #[derive(Debug, Args)]
 #[command(version, group = ArgGroup::new("action").required(true))]
 pub(crate) struct KafkaArguments {
@@ -27,20 +30,20 @@ pub(crate) struct KafkaArguments {
     /// Begin to mirror topics
     #[arg(long, group = "action", requires = "mirror", requires = "topics")]
     start: bool,
-    /// Stop mirroring topics and make them writable (not served yet)
-    #[arg(long, group = "action")]
+    /// Stop mirroring topics and make them writable
+    #[arg(long, group = "action", requires = "mirror", requires = "topics")]
     stop: bool,
-    /// Hold mirroring, topics staying read-only (not served yet)
-    #[arg(long, group = "action")]
+    /// Hold mirroring, topics staying read-only
+    #[arg(long, group = "action", requires = "mirror", requires = "topics")]
     pause: bool,
-    /// Go on after a pause (not served yet)
-    #[arg(long, group = "action")]
+    /// Go on after a pause
+    #[arg(long, group = "action", requires = "mirror", requires = "topics")]
     resume: bool,
-    /// Try partitions again that have failed (not served yet)
-    #[arg(long, group = "action")]
+    /// Try partitions again that have failed
+    #[arg(long, group = "action", requires = "mirror", requires = "topics")]
     recover: bool,
-    /// Delete a mirror whose topics are all stopped (not served yet)
-    #[arg(long, group = "action")]
+    /// Delete a mirror whose topics are all stopped
+    #[arg(long, group = "action", requires = "mirror")]
     delete: bool,
     /// List the mirrors
     #[arg(long, group = "action")]
@@ -54,7 +57,7 @@ pub(crate) struct KafkaArguments {
     /// A properties file about the source
     #[arg(long, value_name = "FILE")]
     mirror_config: Option<PathBuf>,
-    /// Names or regular expressions of topics at the source
+    /// Names or regular expressions of topics
     #[arg(long, value_name = "CSV", value_delimiter = ',')]
     topics: Vec<String>,
     /// Names or regular expressions of topics to leave out; with --start
@@ -71,9 +74,6 @@ pub(crate) struct KafkaArguments {
 /// Does what was asked, in the manner of Kafka's tools.
 pub(crate) fn run_as_kafka_does(arguments: KafkaArguments) -> Result<(), Failure> {
     arguments.check_options()?;
-    if let Some(verb) = arguments.verb_not_served() {
-        return Err(later(verb));
-    }
     on_core(move || arguments.act()).map_err(as_kafka_does)
 }
 
@@ -86,17 +86,6 @@ fn as_kafka_does(failure: Failure) -> Failure {
 }
 
 impl KafkaArguments {
-    fn verb_not_served(&self) -> Option<&'static str> {
-        let verbs = [
-            (self.stop, "--stop"),
-            (self.pause, "--pause"),
-            (self.resume, "--resume"),
-            (self.recover, "--recover"),
-            (self.delete, "--delete"),
-        ];
-        verbs.into_iter().find_map(|(asked, verb)| asked.then_some(verb))
-    }
-
     /// The action that was asked for.
     fn action(&self) -> &'static str {
         let actions = [
@@ -141,18 +130,32 @@ impl KafkaArguments {
 
     async fn act(self) -> Result<(), Failure> {
         let style = if self.json { Style::Json } else { Style::Proposal };
+        let action = self.action();
         let KafkaArguments { connect, mirror, mirror_config, topics, exclude, json, failed, .. } = self;
-        if self.list {
+        if action == "list" {
             return verbs::list(ListArguments { connect, json: false }, style).await;
         }
-        if self.describe {
+        if action == "describe" {
             return verbs::describe(DescribeArguments { connect, mirror, failed, json }, style).await;
         }
         let named = Named { connect, mirror: mirror.unwrap_or_default() };
-        match (self.create, mirror_config) {
-            (true, Some(mirror_config)) => {
+        let change = |named, topics| ChangeArguments { named, topics, dry_run: false, json };
+        match (action, mirror_config) {
+            ("create", Some(mirror_config)) => {
                 verbs::create(CreateArguments { named, mirror_config, json }, style).await
             }
+            ("stop", _) => {
+                let (no_wait, timeout, dry_run) = (true, None, false);
+                let stop = StopArguments { named, topics, no_wait, timeout, dry_run, json };
+                stopping::stop(stop, style).await
+            }
+            ("pause", _) => changes::pause(change(named, topics), style).await,
+            ("resume", _) => changes::resume(change(named, topics), style).await,
+            ("recover", _) => {
+                let change = change(named, topics);
+                changes::recover(RecoverArguments { change, allow_truncation: false }, style).await
+            }
+            ("delete", _) => changes::delete(DeleteArguments { named, dry_run: false, json }, style).await,
             _ => {
                 let start = StartArguments { named, topics, exclude, wait: false, timeout: None, json };
                 verbs::start(start, style).await
