@@ -70,7 +70,7 @@ fn at_risk(reports: &[Report]) -> String {
         text.push_str(&format!("; of {unknown} partitions nothing is known, the source has not answered"));
     }
     if aborted > 0 {
-        text.push_str(&format!("; {} open transactions were aborted", thousands(aborted)));
+        text.push_str(&format!("; aborted transactions: {}", thousands(aborted)));
     }
     text
 }
@@ -213,8 +213,8 @@ mod tests {
         assert_eq!(
             at_risk(&[report(Some(1510), 2), report(Some(10), 0), report(None, 0)]),
             "1,500 records of 1 partitions that the source is known to have had are missing; its last answer was 2.5 s \
-             old, and what it took since is not known; of 1 partitions nothing is known, the source has not answered; 2 \
-             open transactions were aborted"
+             old, and what it took since is not known; of 1 partitions nothing is known, the source has not answered; \
+             aborted transactions: 2"
         );
     }
 

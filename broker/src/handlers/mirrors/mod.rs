@@ -8,6 +8,7 @@ mod verbs;
 
 use std::rc::Rc;
 
+use tarn_image::DesiredState;
 use tarn_image::config::mirror::{self, MirrorConfig, Patterns};
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::source::{self, Resolved, SourceTopic};
@@ -140,6 +141,18 @@ async fn resolve(
             Err(refuse_start(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, why))
         }
         Err(error) if error.reason() == Reason::SourceUnreachable => {
+            let has_ended = |name: &&&str| {
+                let desired = view.binding(name).map(|binding| binding.desired);
+                matches!(desired, Some(DesiredState::Stopping | DesiredState::Stopped))
+            };
+            if let Some(stopped) = texts.iter().find(has_ended) {
+                let why = format!(
+                    "{}: {error}; topic {stopped} has been stopped, and discovery does not begin it again: start it when \
+                     the source answers",
+                    error.reason()
+                );
+                return Err(refuse_start(error.code(), why));
+            }
             Ok(Found::NotNow(format!("the topics could not be looked up: {error}")))
         }
         Err(error) => Err(refuse_start(error.code(), format!("{}: {error}", error.reason()))),

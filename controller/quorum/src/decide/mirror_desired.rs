@@ -161,7 +161,7 @@ fn try_decide(
     let mut records = Vec::new();
     if asked.verb == Verb::Stop {
         let mut lists = Lists::of(&mirror);
-        lists.stopped(asked.patterns, asked.topics.iter().map(|topic| &***topic));
+        lists.stopped(asked.patterns, asked.topics.iter().map(|topic| &***topic))?;
         records.extend(lists.records(mirror.name)?);
     }
     let mut seen = BTreeSet::new();
@@ -397,7 +397,13 @@ mod tests {
         let untouched = (text("a,orders.*,ab"), None);
         assert_eq!(lists(Verb::Stop, &["b"], &[]), untouched);
         assert_eq!(lists(Verb::Stop, &["a"], &["orders.*"]), (text("ab"), None));
-        assert_eq!(lists(Verb::Stop, &[], &[".*"]), (text("a,orders.*,ab"), text("__.*,.*")));
+        assert_eq!(lists(Verb::Stop, &[], &["a.*"]), (text("orders.*"), text("__.*,a.*")));
+        assert_eq!(lists(Verb::Stop, &[], &["a.*", "orders.*", "b.*"]), (text(""), None));
+        assert_eq!(
+            lists(Verb::Stop, &[], &[".*"]),
+            (text(""), None),
+            "what is started again is not excluded"
+        );
         assert_eq!(lists(Verb::Stop, &["nosuch", "ab"], &["__.*"]), (text("a,orders.*"), None));
         for verb in [Verb::Pause, Verb::Resume, Verb::Recover(Truncation::Allowed)] {
             assert_eq!(lists(verb, &["a"], &["orders.*", ".*"]), untouched, "{verb:?}");

@@ -19,6 +19,9 @@ const INCLUDE: &str = "topics.include";
 /// What is not, even so.
 pub(super) const EXCLUDE: &str = "topics.exclude";
 
+/// Patterns that mean every topic.
+const EVERYTHING: [&str; 2] = [".*", ".+"];
+
 /// Both lists of a mirror.
 pub(super) struct Lists {
     include: List,
@@ -44,17 +47,31 @@ impl Lists {
         }
     }
 
-    /// What `stop` makes of them, so that no more topics of these patterns and names are begun with. One that
-    /// is included as it stands is so no longer; a pattern that is not is excluded.
-    pub(super) fn stopped<'a>(&mut self, patterns: &[Str], names: impl IntoIterator<Item = &'a str>) {
-        for pattern in patterns {
-            if self.include.has(pattern) {
-                self.include.remove(pattern);
-            } else {
+    /// What `stop` makes of them, so that no more topics of these patterns and names are begun with. What is
+    /// included as it stands, and names that a pattern means, are so no longer. Only where other patterns are
+    /// left, which may mean the same topics, the pattern is excluded: who stops everything, and starts it again
+    /// when the source is back, shall find nothing in the way.
+    ///
+    /// # Errors
+    /// INVALID_REQUEST where a pattern is no regular expression.
+    pub(super) fn stopped<'a>(
+        &mut self,
+        patterns: &[Str],
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), ApiError> {
+        let (as_they_stand, others): (Vec<&Str>, Vec<&Str>) =
+            patterns.iter().partition(|pattern| self.include.has(pattern));
+        as_they_stand.into_iter().for_each(|pattern| self.include.remove(pattern));
+        for pattern in others {
+            let meant = parse([pattern.trim()])?;
+            let is_everything = EVERYTHING.contains(&pattern.trim());
+            self.include.retain(|kept| !is_everything && !(is_name(kept) && meant.matches(kept)));
+            if self.include.elements().iter().any(|kept| !is_name(kept)) {
                 self.exclude.add(pattern);
             }
         }
         names.into_iter().for_each(|name| self.include.remove(name));
+        Ok(())
     }
 
     /// What is never begun with.
@@ -132,10 +149,19 @@ impl List {
     }
 
     fn remove(&mut self, pattern: &str) {
-        if self.has(pattern) {
+        self.retain(|kept| kept != pattern.trim());
+    }
+
+    fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
+        if !self.elements().into_iter().all(&keeps) {
             let mut list = self.elements();
-            list.retain(|kept| *kept != pattern.trim());
+            list.retain(|kept| keeps(kept));
             self.now = list.join(",");
         }
     }
+}
+
+/// True for a pattern that can only be meant as a topic's name.
+fn is_name(pattern: &str) -> bool {
+    pattern.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
