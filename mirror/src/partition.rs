@@ -299,7 +299,12 @@ impl Partition {
                 self.gate = GateNow::MustClose;
             }
         } else if bound.leader_epoch != self.bound.leader_epoch {
-            self.stop.led_anew(bound.leader_epoch, self.raising.map(|raising| raising.above));
+            // The metadata may show it before the controller's answer is here.
+            let asked = match self.busy {
+                Some(Want::RaiseEpoch(above)) => Some(above),
+                _ => self.raising.map(|raising| raising.above),
+            };
+            self.stop.led_anew(bound.leader_epoch, asked);
         }
         self.bound = bound;
         if self.raising.is_some_and(|raising| bound.leader_epoch > raising.above) {

@@ -39,7 +39,8 @@ pub(super) struct Completing {
     stopping: BTreeMap<TopicId, i64>,
     /// Those whose partitions may all have stopped by now.
     to_look_at: BTreeSet<TopicId>,
-    was_home: bool,
+    /// This broker is the mirror's home.
+    is_home: bool,
     is_running: bool,
     not_before_ms: u64,
     attempts: u32,
@@ -90,7 +91,7 @@ impl Completing {
 
     /// When to look again without anything happening.
     pub(super) fn due_ms(&self) -> u64 {
-        let is_due = self.was_home && !self.is_running && !self.to_look_at.is_empty();
+        let is_due = self.is_home && !self.is_running && !self.to_look_at.is_empty();
         if is_due { self.not_before_ms } else { u64::MAX }
     }
 
@@ -108,11 +109,7 @@ impl Mirror {
         if self.completing.stopping.is_empty() {
             return;
         }
-        let is_home = is_home(&self.life.mirror, context.image, cluster.broker_id());
-        if is_home && !self.completing.was_home {
-            self.completing.to_look_at = self.completing.stopping.keys().copied().collect();
-        }
-        self.completing.was_home = is_home;
+        self.completing.is_home = is_home(&self.life.mirror, context.image, cluster.broker_id());
         if self.completing.due_ms() > context.now_ms {
             return;
         }
@@ -159,20 +156,28 @@ impl Mirror {
         } else {
             self.completing.attempts = 0;
         }
+        let (mut failed, mut first) = (0, None);
         for (topic, result) in results {
-            let why: Option<(Reason, Arc<str>)> = match result {
+            let (reason, why): (Reason, Arc<str>) = match result {
                 // The metadata will show it.
                 Completion::Done => continue,
-                Completion::NotYet => None,
-                Completion::Failed(reason, why) => Some((reason, Arc::from(why))),
+                Completion::NotYet => {
+                    self.completing.look_at(topic);
+                    continue;
+                }
+                Completion::Failed(reason, why) => (reason, Arc::from(why)),
             };
             self.completing.look_at(topic);
-            let Some((reason, why)) = why else { continue };
-            tracing::warn!(mirror = %self.life.mirror, %topic, reason = reason.code(), %why, "not completed");
             for partition in self.partitions_of(topic) {
                 self.fail(partition, reason, why.clone(), context);
                 self.show(partition, None, context.shared);
             }
+            failed += 1;
+            first.get_or_insert((topic, reason, why));
+        }
+        if let Some((topic, reason, why)) = first {
+            let (mirror, reason) = (&self.life.mirror, reason.code());
+            tracing::warn!(%mirror, topics = failed, first = %topic, reason, %why, "stops not completed yet");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tarn_image::{MetadataDelta, MetadataImage};
 use tarn_mirror::coordinator::{
     MirrorCoordinator, STATE_TOPIC, StateRequest, StateResponse, StateWrite, StopReport, WriteRefused,
-    coordinator_partition,
+    coordinator_partition, home_partition,
 };
 use tarn_mirror::local_cluster::*;
 use tarn_mirror::manager::ManagerHandle;
@@ -195,6 +195,12 @@ impl Cluster {
     pub(crate) fn lead_elsewhere(&self, partition: TopicIdPartition, state: MirrorState, version: i64) {
         self.apply(vec![led_by(BrokerId(8), partition.topic_id, partition.partition.0, 0)]);
         self.persist(partition, state, version);
+    }
+
+    /// This broker does from now on what is done once for the mirror.
+    pub(crate) fn move_home(&self, broker: BrokerId) {
+        let topic = self.state().image.topics().id_of(STATE_TOPIC).expect("it exists");
+        self.apply(vec![led_by(broker, topic, home_partition("m", COORDINATORS).0, 0)]);
     }
 
     /// Another broker has brought a partition to this state.

@@ -3,11 +3,11 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tarn_mirror::local_cluster::KnownState;
+use tarn_mirror::local_cluster::{KnownState, LocalCluster};
 use tarn_mirror::manager::Standing;
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::state::MirrorState;
-use tarn_record::{Epoch, TopicId, TopicIdPartition};
+use tarn_record::{BrokerId, Epoch, TopicId, TopicIdPartition};
 
 use super::cluster::Cluster;
 use super::source::Source;
@@ -56,6 +56,7 @@ fn a_source_that_is_gone_is_not_missed_and_what_it_had_is_reported() {
     eventually(|| mirror.standing(&cluster, "orders", 0).is_some_and(|now| now.lag_ms.is_some()));
     // The last that was heard of it is that it has more than could be copied.
     cluster.state().disk_is_full = true;
+    let produced_at = wall_ms();
     produce(&source, "orders", 0, 2);
     let there = source.log("orders", 0, |log| log.end());
     let known = |now: &Standing| now.source_high_watermark.is_some_and(|at| at.0 == there);
@@ -64,17 +65,13 @@ fn a_source_that_is_gone_is_not_missed_and_what_it_had_is_reported() {
     let gone_at = wall_ms();
     cluster.state().disk_is_full = false;
     let partition = cluster.partition("orders", 0).expect("it was begun");
-    std::thread::sleep(Duration::from_millis(300));
     cluster.want("orders", "stopping:2");
     eventually(|| cluster.wanted("orders") == "stopped:2");
     let report = cluster.reports().remove(&partition).expect("it was written");
     assert_eq!(report.source_offset.0, there);
     assert!(report.mirrored_offset.0 < there && report.lag_ms >= 0, "{report:?}");
-    assert!(
-        (gone_at - 20_000..=gone_at).contains(&report.source_known_at_ms),
-        "{report:?}, gone at {gone_at}"
-    );
-    assert!(report.stopped_at_ms >= gone_at + 300);
+    assert!((produced_at..=gone_at).contains(&report.source_known_at_ms), "{report:?}, gone at {gone_at}");
+    assert!(report.stopped_at_ms >= gone_at);
 }
 
 #[test]
@@ -259,6 +256,21 @@ fn the_metadata_say_stopped_once_every_partition_is_wherever_it_is_led() {
     eventually(|| asked("ReadMirrorStatesRequest") > reads + 2);
     assert_eq!((cluster.wanted("orders").as_str(), asked("CompleteMirrorStopRequest")), ("stopping:2", 0));
     cluster.lead_elsewhere(other, MirrorState::Stopped, 2);
+    eventually(|| cluster.wanted("orders") == "stopped:2");
+}
+
+#[test]
+fn the_home_broker_of_the_mirror_completes_a_stop_whoever_that_becomes() {
+    let (source, _serving, cluster, mirror) = mirrored(1);
+    cluster.move_home(BrokerId(8));
+    cluster.want("orders", "stopping:2");
+    eventually(|| {
+        mirror.standing(&cluster, "orders", 0).is_some_and(|now| now.state == MirrorState::Stopped)
+    });
+    let looks = source.state().metadata_asked;
+    eventually(|| source.state().metadata_asked > looks + 2);
+    assert_eq!(cluster.state().asked.get("CompleteMirrorStopRequest"), None);
+    cluster.move_home(cluster.broker_id());
     eventually(|| cluster.wanted("orders") == "stopped:2");
 }
 

@@ -274,6 +274,23 @@ fn a_partition_that_may_have_been_led_elsewhere_is_flushed_again() {
 }
 
 #[test]
+fn a_raised_epoch_that_the_metadata_show_before_the_answer_costs_no_second_flush() {
+    let mut world = World::new();
+    (world.bound.leader_epoch, world.log_epoch) = (Epoch(5), 5);
+    let mut partition = world.stopping();
+    (0..4).for_each(|_| drop(world.step(&mut partition)));
+    let above = Epoch(5);
+    assert_eq!(partition.want(0), Want::RaiseEpoch(above));
+    partition.begin(Want::RaiseEpoch(above));
+    world.bound.leader_epoch = Epoch(6);
+    partition.rebound(world.bound);
+    partition.end();
+    partition.raise_asked(above, 0);
+    assert_eq!(world.run(&mut partition), ["EndLog", "WriteState(Stopped)"]);
+    world.assert_stopped(&partition);
+}
+
+#[test]
 fn an_answer_of_before_is_not_taken_for_one_of_this_stop() {
     let mut world = World::new();
     let mut partition = world.stopping();
