@@ -7,7 +7,8 @@
 //! Invariants:
 //! * replaying what a machine wrote gives a machine that answers the same;
 //! * a state epoch rises by one with every write that is taken, and no write of an older one is taken;
-//! * a write of an older leader epoch or binding version changes nothing;
+//! * a write of an older leader epoch or binding version changes nothing, but that leader epochs begin anew with
+//!   a topic that was deleted and mirrored again: see [`PartitionState::of_topic_before`];
 //! * the last mirror position of a stop is the first that was written, unless a lower one was written since;
 //! * the report of a stop is the first that was written.
 
@@ -267,10 +268,8 @@ impl MirrorCoordinator {
         let next = known.after(&write.state)?;
         let report = self.report_after(&named, write, &next);
         let mut written = vec![state_record(&named, &next).map_err(too_long)?];
-        if next.position != known.position
-            && let Some(position) = &next.position
-        {
-            written.push(position_record(&named, position).map_err(too_long)?);
+        if next.position != known.position {
+            written.push(position_record(&named, next.position.as_ref()).map_err(too_long)?);
         }
         if next.state.is_none() {
             written.remove(0);
@@ -335,7 +334,10 @@ impl PartitionState {
     /// What a write makes of this state.
     fn after(&self, write: &WriteMirrorStatePartition) -> Result<PartitionState, WriteRefused> {
         let leader_epoch = Epoch(write.leader_epoch);
-        if leader_epoch != Epoch::NONE && leader_epoch < self.leader_epoch {
+        let mut next = self.clone();
+        if self.of_topic_before(write) {
+            next = PartitionState { state_epoch: self.state_epoch, ..PartitionState::default() };
+        } else if leader_epoch != Epoch::NONE && leader_epoch < self.leader_epoch {
             return Err(WriteRefused::FencedLeader { given: leader_epoch, current: self.leader_epoch });
         }
         if write.state_epoch != -1 && write.state_epoch < self.state_epoch {
@@ -344,7 +346,6 @@ impl PartitionState {
         if write.state_version != -1 && write.state_version < self.state_version {
             return Err(WriteRefused::OldVersion { given: write.state_version, current: self.state_version });
         }
-        let mut next = self.clone();
         if write.last_mirror_offset != -1 {
             let given = Position {
                 epoch: Epoch(write.last_mirror_epoch),
@@ -353,13 +354,26 @@ impl PartitionState {
                 source_offset: Offset(write.source_offset_last_known),
                 source_known_at_ms: write.source_offset_known_at_ms,
             };
-            let known = self.position.filter(|known| known.version == given.version);
+            let known = next.position.filter(|known| known.version == given.version);
             next.position = Some(known.map_or(given, |known| known.lowered_to(given)));
         }
         if write.state != -1 {
             next.enter(write)?;
         }
         Ok(next)
+    }
+
+    /// True where this state is of a topic that was deleted, and the write of one that was made anew since with the
+    /// same id, as a mirror makes them.
+    ///
+    /// Leader epochs of one topic only rise, and whoever knows a version of the binding, which is an offset in the
+    /// metadata log, knows every leader epoch that was given out before it. So a newer version with an older leader
+    /// epoch is of another topic. It was STOPPED when it was deleted, and nothing of it is in the log there is now.
+    fn of_topic_before(&self, write: &WriteMirrorStatePartition) -> bool {
+        let leader_epoch = Epoch(write.leader_epoch);
+        leader_epoch != Epoch::NONE
+            && leader_epoch < self.leader_epoch
+            && write.state_version > self.state_version
     }
 
     fn enter(&mut self, write: &WriteMirrorStatePartition) -> Result<(), WriteRefused> {
@@ -434,21 +448,22 @@ fn state_record(
 
 fn position_record(
     (mirror, partition): &(String, TopicIdPartition),
-    position: &Position,
+    position: Option<&Position>,
 ) -> Result<StateRecord, EncodeError> {
     let key = MirrorPositionKey {
         mirror_name: mirror.as_str().into(),
         topic_id: partition.topic_id.0,
         partition: partition.partition.0,
     };
-    let value = MirrorPositionValue {
+    let value = |position: &Position| MirrorPositionValue {
         last_mirror_epoch: position.epoch.0,
         last_mirror_offset: position.offset.0,
         state_version: position.version,
         source_offset_last_known: position.source_offset.0,
         source_offset_known_at_ms: position.source_known_at_ms,
     };
-    Ok((encode_key(&key)?, Some(encode_value(&value, 0)?)))
+    let value = position.map(|position| encode_value(&value(position), 0)).transpose()?;
+    Ok((encode_key(&key)?, value))
 }
 
 fn position_of(value: &MirrorPositionValue) -> Position {

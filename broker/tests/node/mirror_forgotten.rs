@@ -1,12 +1,13 @@
 //! A deleted mirror leaves nothing behind for the next one of its name.
 
+use tarn_mirror::state::MirrorState;
 use tarn_wire::messages::write_mirror_states_request::{WriteMirrorStatePartition, WriteMirrorStateTopic};
 use tarn_wire::messages::*;
 use tarn_wire::{ErrorCode, MetadataRecord};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use crate::mirrored::{Source, await_state, state, topic_id};
+use crate::mirrored::{Source, await_state, start, state, topic_id};
 use crate::running::{Client, Running};
 
 /// The last mirror position that the tests write.
@@ -72,6 +73,25 @@ fn what_was_under_way_when_a_binding_ended_is_not_taken() {
     assert_eq!(state(&mut client, id).last_mirror_offset, POSITION);
 }
 
+#[test]
+fn a_topic_that_was_stopped_and_deleted_is_mirrored_again_though_its_leader_epochs_begin_anew() {
+    let Left { source: _source, files, id, version } = left();
+    let node = Running::again_knowing(files.path(), &[stopped(version)]);
+    let mut client = node.client();
+    let stop = WriteMirrorStatePartition {
+        state: MirrorState::Stopped.to_byte(),
+        leader_epoch: 15,
+        state_version: version,
+        ..WriteMirrorStatePartition::default()
+    };
+    assert_eq!(write(&mut client, id, stop), ErrorCode::NONE);
+    client.delete("t");
+    start(&mut client);
+    let fresh = await_state(&mut client, id, |state| state.state == MirrorState::Mirroring.to_byte());
+    assert!(fresh.state_version > version, "{fresh:?}");
+    assert_eq!(fresh.last_mirror_offset, -1, "the position is of the log that was deleted");
+}
+
 /// A mirror whose node has stopped.
 struct Left {
     source: Source,
@@ -100,7 +120,12 @@ fn write_position(client: &mut Client, topic_id: Uuid, state_version: i64, offse
         state_version,
         ..WriteMirrorStatePartition::default()
     };
-    let topic = WriteMirrorStateTopic { topic_name: "t".into(), topic_id, partitions: vec![position] };
+    write(client, topic_id, position)
+}
+
+/// Has the coordinator write this of `t`.
+fn write(client: &mut Client, topic_id: Uuid, partition: WriteMirrorStatePartition) -> ErrorCode {
+    let topic = WriteMirrorStateTopic { topic_name: "t".into(), topic_id, partitions: vec![partition] };
     let request = WriteMirrorStatesRequest { mirror_name: "m".into(), topics: vec![topic] };
     ErrorCode(client.call(0, &request).topics[0].partitions[0].error_code)
 }

@@ -36,16 +36,21 @@ impl Source {
         };
         let created = client.call(0, &create);
         assert_eq!(created.error_code, 0, "{:?}", created.error_message);
-        let start = StartMirrorTopicsRequest {
-            mirror_name: "m".into(),
-            include_patterns: vec!["t".into()],
-            ..StartMirrorTopicsRequest::default()
-        };
-        let started = client.call(0, &start);
-        assert_eq!(started.error_code, 0, "{:?}", started.error_message);
-        let codes: Vec<_> = started.topics.iter().map(|topic| (&*topic.name, topic.error_code)).collect();
-        assert_eq!(codes, [("t", 0)], "{started:?}");
+        start(&mut client);
     }
+}
+
+/// Has mirror `m` begin `t`.
+pub(crate) fn start(client: &mut Client) {
+    let start = StartMirrorTopicsRequest {
+        mirror_name: "m".into(),
+        include_patterns: vec!["t".into()],
+        ..StartMirrorTopicsRequest::default()
+    };
+    let started = client.call(0, &start);
+    assert_eq!(started.error_code, 0, "{:?}", started.error_message);
+    let codes: Vec<_> = started.topics.iter().map(|topic| (&*topic.name, topic.error_code)).collect();
+    assert_eq!(codes, [("t", 0)], "{started:?}");
 }
 
 /// The id of `t`.

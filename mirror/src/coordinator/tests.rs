@@ -22,6 +22,31 @@ fn a_deposed_leader_changes_nothing() {
 }
 
 #[test]
+fn a_topic_that_was_deleted_and_is_mirrored_again_is_no_deposed_leader() {
+    let mut coordinator = MirrorCoordinator::default();
+    let mut log = records(&mut coordinator, stopping(7, (4, 100), (120, 5000)));
+    let before = read(&coordinator).expect("it was written");
+    assert!(before.leader_epoch > Epoch(0) && before.position.is_some());
+    let anew = |state_version| WriteMirrorStatePartition {
+        state_version,
+        ..with(MirrorState::LogAlignment, 0, before.state_epoch)
+    };
+    let refused = write(&mut coordinator, anew(7));
+    assert_eq!(refused, Err(WriteRefused::FencedLeader { given: Epoch(0), current: before.leader_epoch }));
+    log.extend(records(&mut coordinator, anew(8)));
+    let after = read(&coordinator).expect("it was written");
+    assert_eq!((after.state, after.leader_epoch), (Some(MirrorState::LogAlignment), Epoch(0)));
+    assert_eq!(after.position, None, "it is of a log that is gone");
+    assert_eq!(after.state_epoch, before.state_epoch + 1, "who read before is still fenced");
+    write(&mut coordinator, anew(8)).expect_err("its state epoch was used");
+    let mut again = MirrorCoordinator::default();
+    for (key, value) in &log {
+        assert_eq!(again.replay(key, value.as_ref()), Ok(()));
+    }
+    assert_eq!(read(&again), Some(after));
+}
+
+#[test]
 fn of_two_writers_with_one_state_epoch_only_the_first_is_taken() {
     let mut coordinator = MirrorCoordinator::default();
     assert_eq!(write(&mut coordinator, with(MirrorState::LogAlignment, 5, 0)), Ok(1));
