@@ -9,6 +9,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use clap::builder::RangedU64ValueParser;
 use tarn_record::TopicId;
 use tarn_runtime::{CoreSpec, probe, sleep, spawn_core};
 use tarn_transport::{Client, ClientError, ClientOptions, Endpoint};
@@ -23,6 +24,14 @@ use crate::failure::Failure;
 
 /// How long a command waits for something that should be there any moment: a leader, a connection.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The longest that a command can be told to wait, in seconds: a year.
+const TIMEOUT_S_MAX: u64 = 365 * 24 * 60 * 60;
+
+/// Reads how many seconds a command may take.
+pub(crate) fn seconds() -> RangedU64ValueParser {
+    clap::value_parser!(u64).range(..=TIMEOUT_S_MAX)
+}
 
 /// The pause before something is asked again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);

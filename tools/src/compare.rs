@@ -16,7 +16,7 @@ use tarn_record::ValidBatch;
 use tarn_runtime::sleep;
 use tarn_transport::{ClientOptions, Endpoint};
 
-use crate::admin::{Cluster, End, PAUSE, Topic, on_core};
+use crate::admin::{Cluster, End, PAUSE, Topic, on_core, seconds};
 use crate::failure::Failure;
 use crate::fetch::Reader;
 use crate::progress::{Line, thousands};
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_delimiter = ',', required = true)]
     topics: Vec<String>,
     /// How long the destination may take to hold what the source holds now
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(), default_value_t = 60)]
     timeout: u64,
 }
 

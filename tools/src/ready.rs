@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tarn_runtime::sleep;
 
-use crate::admin::{Cluster, PAUSE, on_core};
+use crate::admin::{Cluster, PAUSE, on_core, seconds};
 use crate::connect::ConnectArguments;
 use crate::failure::Failure;
 use crate::progress::while_waiting;
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ID")]
     cluster_id: Option<String>,
     /// Give up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(), default_value_t = 30)]
     timeout: u64,
 }
 

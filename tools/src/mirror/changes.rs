@@ -4,6 +4,7 @@
 //! What is given as a name and as a pattern is told apart here: a pattern is matched against the topics that
 //! are bound to the mirror, so that no source is needed.
 
+use std::collections::BTreeSet;
 use std::io::stdout;
 
 use tarn_mirror::source::is_name;
@@ -116,8 +117,10 @@ pub(super) async fn ask(
 
 /// What is meant as names, and what as patterns.
 fn told_apart(given: &[String]) -> (Vec<Str>, Vec<Str>) {
-    let given = given.iter().map(|text| text.trim()).filter(|text| !text.is_empty());
-    let (names, patterns): (Vec<&str>, Vec<&str>) = given.partition(|text| is_name(text));
+    // Twice is no more than once.
+    let given: BTreeSet<&str> =
+        given.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
+    let (names, patterns): (Vec<&str>, Vec<&str>) = given.into_iter().partition(|text| is_name(text));
     let texts = |texts: Vec<&str>| texts.into_iter().map(Str::from).collect();
     (texts(names), texts(patterns))
 }
@@ -183,10 +186,10 @@ mod tests {
 
     #[test]
     fn names_and_patterns_are_told_apart() {
-        let given = ["orders", " a.b-c_d ", "", "pay.*", "[ab]"].map(str::to_owned);
+        let given = ["orders", " a.b-c_d ", "", "pay.*", "[ab]", "orders"].map(str::to_owned);
         let (names, patterns) = told_apart(&given);
-        assert_eq!(names, ["orders", "a.b-c_d"].map(Str::from));
-        assert_eq!(patterns, ["pay.*", "[ab]"].map(Str::from));
+        assert_eq!(names, ["a.b-c_d", "orders"].map(Str::from), "each once");
+        assert_eq!(patterns, ["[ab]", "pay.*"].map(Str::from));
     }
 
     #[test]

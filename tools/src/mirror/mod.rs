@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::admin::on_core;
+use crate::admin::{on_core, seconds};
 use crate::connect::ConnectArguments;
 use crate::failure::Failure;
 
@@ -131,7 +131,7 @@ struct StartArguments {
     #[arg(long)]
     wait: bool,
     /// Give up waiting after so many seconds
-    #[arg(long, value_name = "SECONDS", requires = "wait")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(), requires = "wait")]
     timeout: Option<u64>,
     /// Print JSON
     #[arg(long)]
@@ -197,7 +197,7 @@ struct StopArguments {
     #[arg(long)]
     no_wait: bool,
     /// Give up waiting after so many seconds; the stop goes on
-    #[arg(long, value_name = "SECONDS", conflicts_with = "no_wait")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(), conflicts_with = "no_wait")]
     timeout: Option<u64>,
     /// Say what would be stopped, and change nothing
     #[arg(long)]
@@ -218,7 +218,7 @@ struct FailoverArguments {
     #[arg(long)]
     no_wait: bool,
     /// Give up waiting after so many seconds; the stop goes on
-    #[arg(long, value_name = "SECONDS", conflicts_with = "no_wait")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(), conflicts_with = "no_wait")]
     timeout: Option<u64>,
     /// Say what would be stopped, and change nothing
     #[arg(long)]

@@ -16,7 +16,7 @@ use super::report;
 use super::standing::{self, Standing};
 use super::verbs::summary;
 use super::{FailoverArguments, StopArguments, Style, output, report_output};
-use crate::admin::Cluster;
+use crate::admin::{Cluster, PATIENCE};
 use crate::failure::Failure;
 use crate::progress::{Line, while_waiting};
 
@@ -74,16 +74,21 @@ async fn wait_until_writable(
     deadline: Option<Instant>,
 ) -> Result<(), Failure> {
     let line = Line::spinner(format!("{mirror}: stopping"));
-    let mut said = Instant::now();
+    let (mut said, mut seen) = (Instant::now(), Instant::now());
     let mut pause = LOOK_AGAIN.0;
+    if topics.is_empty() {
+        return Ok(());
+    }
     loop {
-        if topics.is_empty() {
-            return Ok(());
-        }
         let partitions = standing::read(cluster, Some(mirror), Some(topics)).await?.partitions;
         let waiting: Vec<&Standing> = partitions.iter().filter(|partition| !is_writable(partition)).collect();
-        if waiting.is_empty() {
+        if waiting.is_empty() && !partitions.is_empty() {
             return Ok(());
+        }
+        if !partitions.is_empty() {
+            seen = Instant::now();
+        } else if seen.elapsed() > PATIENCE {
+            return Err(Failure::Failed(format!("mirror {mirror} shows none of these topics any more")));
         }
         let progress = progress(mirror, &partitions, &waiting);
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
