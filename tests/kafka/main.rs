@@ -8,6 +8,7 @@ mod mirror_control;
 mod mirror_cores;
 mod mirror_existing;
 mod mirror_interrupted;
+mod mirror_old_sources;
 mod mirror_three_nodes;
 mod mirror_writes;
 mod one_node;

@@ -6,16 +6,22 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
+use tarn_wire::message::Request;
 use tarn_wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use tarn_wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use tarn_wire::messages::metadata_response::MetadataResponseTopic;
-use tarn_wire::messages::{FetchRequest, FetchResponse, ListOffsetsRequest, MetadataRequest};
+use tarn_wire::messages::{
+    ApiVersionsRequest, FetchRequest, FetchResponse, ListOffsetsRequest, MetadataRequest,
+};
 use uuid::Uuid;
 
+/// The versions that are asked in, or the highest that an older broker has.
 const METADATA_VERSION: i16 = 12;
 const LIST_OFFSETS_VERSION: i16 = 7;
 /// By topic id; no tagged fields that one side may lack.
 const FETCH_VERSION: i16 = 13;
+/// Every broker knows it.
+const API_VERSIONS_VERSION: i16 = 0;
 const FETCH_BYTES: i32 = 8 * 1024 * 1024;
 /// Base offset and length.
 const BATCH_PREFIX_BYTES: usize = 12;
@@ -24,6 +30,8 @@ const BATCH_PREFIX_BYTES: usize = 12;
 #[derive(Debug)]
 pub struct Cluster {
     bootstrap: RawClient,
+    /// The highest version of each API; empty before the first question.
+    versions: BTreeMap<i16, i16>,
     brokers: BTreeMap<i32, String>,
     connections: BTreeMap<i32, RawClient>,
 }
@@ -33,7 +41,7 @@ pub struct Cluster {
 pub struct Topic {
     /// Its name.
     pub name: String,
-    /// Its id.
+    /// Its id; nil at a cluster that has none.
     pub id: Uuid,
     /// Its partitions, by number.
     pub partitions: Vec<Partition>,
@@ -50,6 +58,8 @@ pub struct Partition {
     pub leader_epoch: i32,
     /// The nodes that hold it.
     pub replicas: Vec<i32>,
+    /// Those of them that are in sync.
+    pub in_sync: Vec<i32>,
 }
 
 /// The offsets of a partition that a client can ask for.
@@ -82,6 +92,7 @@ impl Cluster {
                 Ok(client) => {
                     return Ok(Cluster {
                         bootstrap: client,
+                        versions: BTreeMap::new(),
                         brokers: BTreeMap::new(),
                         connections: BTreeMap::new(),
                     });
@@ -107,7 +118,8 @@ impl Cluster {
     pub fn try_topics(&mut self) -> Result<Vec<Topic>, String> {
         let request =
             MetadataRequest { topics: None, allow_auto_topic_creation: false, ..Default::default() };
-        let response = self.bootstrap.try_call(METADATA_VERSION, &request)?;
+        let version = self.version_up_to::<MetadataRequest>(METADATA_VERSION)?;
+        let response = self.bootstrap.try_call(version, &request)?;
         self.brokers = response
             .brokers
             .iter()
@@ -171,9 +183,7 @@ impl Cluster {
         partition: &Partition,
         offset: i64,
     ) -> Result<Vec<Batch>, String> {
-        let request = fetch(topic, partition, offset, 0);
-        let response = self.leader(partition.leader)?.try_call(FETCH_VERSION, &request)?;
-        whole_batches(fetched_records(&response, topic, partition)?)
+        self.fetch(topic, partition, offset, 0)
     }
 
     /// Waits up to `wait_ms` for a record at `offset` and returns the batches that came.
@@ -187,9 +197,30 @@ impl Cluster {
         offset: i64,
         wait_ms: i32,
     ) -> Result<Vec<Batch>, String> {
-        let request = fetch(topic, partition, offset, wait_ms);
-        let response = self.leader(partition.leader)?.try_call(FETCH_VERSION, &request)?;
+        self.fetch(topic, partition, offset, wait_ms)
+    }
+
+    fn fetch(
+        &mut self,
+        topic: &Topic,
+        partition: &Partition,
+        offset: i64,
+        wait_ms: i32,
+    ) -> Result<Vec<Batch>, String> {
+        let request = fetch_request(topic, partition, offset, wait_ms);
+        let version = self.version_up_to::<FetchRequest>(FETCH_VERSION)?;
+        let response = self.leader(partition.leader)?.try_call(version, &request)?;
         whole_batches(fetched_records(&response, topic, partition)?)
+    }
+
+    /// `wanted`, or the highest version that the cluster has.
+    fn version_up_to<R: Request>(&mut self, wanted: i16) -> Result<i16, String> {
+        if self.versions.is_empty() {
+            let known = self.bootstrap.try_call(API_VERSIONS_VERSION, &ApiVersionsRequest::default())?;
+            self.versions = known.api_keys.iter().map(|api| (api.api_key, api.max_version)).collect();
+        }
+        let highest = self.versions.get(&R::KEY).ok_or_else(|| format!("{} is not served", R::NAME))?;
+        Ok(wanted.min(*highest))
     }
 
     fn offset_at(
@@ -207,7 +238,8 @@ impl Cluster {
             topics: vec![ListOffsetsTopic { name: topic.name.as_str().into(), partitions: vec![asked] }],
             ..Default::default()
         };
-        let response = self.leader(partition.leader)?.try_call(LIST_OFFSETS_VERSION, &request)?;
+        let version = self.version_up_to::<ListOffsetsRequest>(LIST_OFFSETS_VERSION)?;
+        let response = self.leader(partition.leader)?.try_call(version, &request)?;
         let answer = response.topics.first().and_then(|topic| topic.partitions.first());
         let answer = answer.ok_or("ListOffsets: the partition is not in the answer")?;
         match answer.error_code {
@@ -243,13 +275,14 @@ fn topic(answer: &MetadataResponseTopic) -> Result<Topic, String> {
             leader: partition.leader_id,
             leader_epoch: partition.leader_epoch,
             replicas: partition.replica_nodes.clone(),
+            in_sync: partition.isr_nodes.clone(),
         })
         .collect();
     partitions.sort_by_key(|partition| partition.index);
     Ok(Topic { name, id: answer.topic_id, partitions })
 }
 
-fn fetch(topic: &Topic, partition: &Partition, offset: i64, wait_ms: i32) -> FetchRequest {
+fn fetch_request(topic: &Topic, partition: &Partition, offset: i64, wait_ms: i32) -> FetchRequest {
     let asked = FetchPartition {
         partition: partition.index,
         fetch_offset: offset,
@@ -260,7 +293,11 @@ fn fetch(topic: &Topic, partition: &Partition, offset: i64, wait_ms: i32) -> Fet
         max_wait_ms: wait_ms,
         min_bytes: 1,
         max_bytes: FETCH_BYTES,
-        topics: vec![FetchTopic { topic_id: topic.id, partitions: vec![asked], ..Default::default() }],
+        topics: vec![FetchTopic {
+            topic: topic.name.as_str().into(),
+            topic_id: topic.id,
+            partitions: vec![asked],
+        }],
         ..Default::default()
     }
 }

@@ -55,7 +55,8 @@ impl Source {
 }
 
 /// Fills a running cluster with the same kinds of partitions. `broker_epoch` raises the leader epochs of a
-/// cluster of one.
+/// cluster of one. `controller` is `-` where there is none to ask: then cleaners must be off before anything is
+/// compared.
 ///
 /// # Panics
 /// Where that fails.
@@ -80,7 +81,7 @@ fn built() -> PathBuf {
     let lock = File::create(directory.join("lock")).expect("the kit's directory is writable");
     lock.lock().expect("another test process lets go of the lock");
     let (data, stamp) = (directory.join("data"), directory.join("stamp"));
-    let wanted = recipe();
+    let wanted = recipe(RECORDS);
     if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
         return data;
     }
@@ -95,15 +96,15 @@ fn built() -> PathBuf {
     data
 }
 
-/// Everything that decides what the set looks like.
-fn recipe() -> String {
+/// Everything that decides what a set of so many records looks like.
+pub(crate) fn recipe(records: i64) -> String {
     let java = source_root().join("tests/kafka/java");
     let names = ["DataSet.java", "Producing.java", "RawBatches.java", "Fence.java"];
     let read = |name: &str| {
         let file = java.join(name);
         fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
     };
-    format!("{RECORDS}\n") + &names.map(read).concat()
+    format!("{records}\n") + &names.map(read).concat()
 }
 
 fn remove_if_there(directory: &Path) {

@@ -14,6 +14,8 @@ pub mod dump;
 pub mod golden;
 pub mod kafka;
 pub mod kit_files;
+pub mod old_dataset;
+pub mod old_kafka;
 pub mod ports;
 pub mod process;
 pub mod raw;
