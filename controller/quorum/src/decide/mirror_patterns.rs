@@ -65,7 +65,7 @@ impl Lists {
         for pattern in others {
             let meant = parse([pattern.trim()])?;
             let is_everything = EVERYTHING.contains(&pattern.trim());
-            self.include.retain(|kept| !is_everything && !(is_name(kept) && meant.matches(kept)));
+            self.include.retain(|kept| !(is_everything || is_name(kept) && meant.matches(kept)));
             if self.include.elements().iter().any(|kept| !is_name(kept)) {
                 self.exclude.add(pattern);
             }
