@@ -229,7 +229,7 @@ mod tests {
             ..Report::default()
         };
         let mut out = Vec::new();
-        reports(&mut out, "dr", &[report.clone()], Style::Tarn).unwrap();
+        reports(&mut out, "dr", std::slice::from_ref(&report), Style::Tarn).unwrap();
         let text = String::from_utf8(out).unwrap();
         let cells: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(cells, ["orders", "3", "2025-11-30T01:30:45.123Z", "42", "-", "-", "-", "-", "0", "43"]);
