@@ -112,6 +112,12 @@ pub(super) async fn ask(
             allow_truncation: consent == Consent::Given
         }),
     };
+    if answered.is_empty() {
+        return Err(Failure::Precondition(format!(
+            "no topic of mirror {mirror} matches {}",
+            given.join(", ")
+        )));
+    }
     Ok(parted(answered))
 }
 

@@ -20,6 +20,8 @@ use crate::progress::thousands;
 pub(super) struct Stopped<'a> {
     pub(super) mirror: &'a str,
     pub(super) topics: &'a [String],
+    /// Where it was asked for.
+    pub(super) address: String,
     pub(super) took: Duration,
 }
 
@@ -30,7 +32,7 @@ pub(super) fn stopped(
     reports: &[Report],
     style: Style,
 ) -> Result<(), Failure> {
-    let Stopped { mirror, topics, took } = *stopped;
+    let Stopped { mirror, topics, ref address, took } = *stopped;
     if style == Style::Json {
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let partitions = reports.iter().map(ReportJson::from).collect();
@@ -41,38 +43,46 @@ pub(super) fn stopped(
         let count = thousands(i64::try_from(reports.len()).unwrap_or(i64::MAX));
         writeln!(out, "{count} partitions are writable after {:.1} s", took.as_secs_f64())?;
         writeln!(out, "{}", at_risk(reports))?;
-        writeln!(out, "Each partition: tarn mirror report --mirror {mirror}")?;
+        writeln!(out, "Each partition: tarn mirror report --bootstrap-server {address} --mirror {mirror}")?;
     }
     Ok(())
 }
 
-/// What may be lost, in one sentence.
+/// What may be lost, in one sentence; what is not known comes first.
 fn at_risk(reports: &[Report]) -> String {
     let records: i64 = reports.iter().filter_map(Report::at_risk).sum();
     let behind = reports.iter().filter(|report| report.at_risk().is_some_and(|lost| lost > 0)).count();
     let unknown = reports.iter().filter(|report| report.at_risk().is_none()).count();
     let aborted: i64 = reports.iter().map(|report| i64::from(report.aborted_count)).sum();
     let age_ms = |report: &Report| Some((report.stopped_at_ms - report.source_known_at_ms?).max(0));
-    let mut text = match records {
-        0 => "Nothing that the source is known to have had is missing".to_owned(),
-        records => format!(
-            "{} records of {behind} partitions that the source is known to have had are missing",
-            thousands(records)
-        ),
-    };
+    let mut parts = Vec::new();
+    if unknown > 0 {
+        parts.push(format!(
+            "Partitions of which nothing is known, because the source has not answered since Tarn started or they were \
+             begun: {unknown} of {}",
+            reports.len()
+        ));
+    }
+    if unknown < reports.len() {
+        let of = if unknown > 0 { "of the others, nothing" } else { "Nothing" };
+        parts.push(match records {
+            0 => format!("{of} that the source is known to have had is missing"),
+            records => format!(
+                "missing records that the source is known to have had: {}, of {behind} partitions",
+                thousands(records)
+            ),
+        });
+    }
     if let Some(oldest_ms) = reports.iter().filter_map(age_ms).max() {
-        text.push_str(&format!(
-            "; its last answer was {:.1} s old, and what it took since is not known",
+        parts.push(format!(
+            "when they were stopped its last answer was up to {:.1} s old, and what it took since is not known",
             oldest_ms as f64 / 1000.0
         ));
     }
-    if unknown > 0 {
-        text.push_str(&format!("; of {unknown} partitions nothing is known, the source has not answered"));
-    }
     if aborted > 0 {
-        text.push_str(&format!("; aborted transactions: {}", thousands(aborted)));
+        parts.push(format!("aborted transactions: {}", thousands(aborted)));
     }
-    text
+    parts.join("; ")
 }
 
 /// The reports of a mirror.
@@ -207,15 +217,18 @@ mod tests {
         };
         assert_eq!(
             at_risk(&[report(Some(10), 0)]),
-            "Nothing that the source is known to have had is missing; its last answer was 2.5 s old, and what it took \
-             since is not known"
+            "Nothing that the source is known to have had is missing; when they were stopped its last answer was up to \
+             2.5 s old, and what it took since is not known"
         );
         assert_eq!(
             at_risk(&[report(Some(1510), 2), report(Some(10), 0), report(None, 0)]),
-            "1,500 records of 1 partitions that the source is known to have had are missing; its last answer was 2.5 s \
-             old, and what it took since is not known; of 1 partitions nothing is known, the source has not answered; \
-             aborted transactions: 2"
+            "Partitions of which nothing is known, because the source has not answered since Tarn started or they were \
+             begun: 1 of 3; missing records that the source is known to have had: 1,500, of 1 partitions; when they \
+             were stopped its last answer was up to 2.5 s old, and what it took since is not known; aborted \
+             transactions: 2"
         );
+        let nothing = at_risk(&[report(None, 0)]);
+        assert!(nothing.ends_with("1 of 1") && !nothing.contains("missing"), "{nothing}");
     }
 
     #[test]

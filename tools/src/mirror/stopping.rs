@@ -37,7 +37,7 @@ pub(super) async fn stop(arguments: StopArguments, style: Style) -> Result<(), F
     let cluster = Cluster::connect(&named.connect).await?;
     let asked = ask(&cluster, Change::Stop, &mirror, &topics, run);
     let (stopped, refused) = while_waiting("asking the controller", asked).await?;
-    let nothing_done = stopped.is_empty() && refused.is_err();
+    let nothing_done = stopped.is_empty();
     if run == Run::Dry || no_wait || style == Style::Proposal {
         if !nothing_done {
             output::changed(&mut stdout().lock(), Change::Stop, &mirror, &stopped, run, style)?;
@@ -52,7 +52,9 @@ pub(super) async fn stop(arguments: StopArguments, style: Style) -> Result<(), F
         let deadline = timeout.map(|seconds| began + Duration::from_secs(seconds));
         wait_until_writable(&cluster, &mirror, &stopped, deadline).await?;
         let reports = report::read(&cluster, &mirror, Some(&stopped)).await?;
-        let stopped = report_output::Stopped { mirror: &mirror, topics: &stopped, took: began.elapsed() };
+        let address = named.connect.bootstrap_server[0].to_string();
+        let stopped =
+            report_output::Stopped { mirror: &mirror, topics: &stopped, address, took: began.elapsed() };
         report_output::stopped(&mut stdout().lock(), &stopped, &reports, style)?;
     }
     refused

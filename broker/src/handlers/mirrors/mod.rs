@@ -7,6 +7,7 @@ mod states;
 mod verbs;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tarn_image::DesiredState;
 use tarn_image::config::mirror::{self, MirrorConfig, Patterns};
@@ -141,11 +142,14 @@ async fn resolve(
             Err(refuse_start(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, why))
         }
         Err(error) if error.reason() == Reason::SourceUnreachable => {
-            let has_ended = |name: &&&str| {
-                let desired = view.binding(name).map(|binding| binding.desired);
-                matches!(desired, Some(DesiredState::Stopping | DesiredState::Stopped))
+            let bindings = view.image().bindings();
+            let mut bound = bindings.topics_of(&request.mirror_name);
+            let has_ended = |name: &Arc<str>| {
+                let desired = bindings.of(name).map(|binding| binding.desired);
+                include.matches(name)
+                    && matches!(desired, Some(DesiredState::Stopping | DesiredState::Stopped))
             };
-            if let Some(stopped) = texts.iter().find(has_ended) {
+            if let Some(stopped) = bound.find(|name| has_ended(name)) {
                 let why = format!(
                     "{}: {error}; topic {stopped} has been stopped, and discovery does not begin it again: start it when \
                      the source answers",

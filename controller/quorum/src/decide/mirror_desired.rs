@@ -161,7 +161,8 @@ fn try_decide(
     let mut records = Vec::new();
     if asked.verb == Verb::Stop {
         let mut lists = Lists::of(&mirror);
-        lists.stopped(asked.patterns, asked.topics.iter().map(|topic| &***topic))?;
+        let bound: Vec<&str> = image.bindings().topics_of(asked.mirror).map(|topic| &**topic).collect();
+        lists.stopped(asked.patterns, asked.topics.iter().map(|topic| &***topic), &bound)?;
         records.extend(lists.records(mirror.name)?);
     }
     let mut seen = BTreeSet::new();
@@ -399,6 +400,7 @@ mod tests {
         assert_eq!(lists(Verb::Stop, &["a"], &["orders.*"]), (text("ab"), None));
         assert_eq!(lists(Verb::Stop, &[], &["a.*"]), (text("orders.*"), text("__.*,a.*")));
         assert_eq!(lists(Verb::Stop, &[], &["a.*", "orders.*", "b.*"]), (text(""), None));
+        assert_eq!(lists(Verb::Stop, &[], &["oders.*"]), untouched, "a slip");
         assert_eq!(
             lists(Verb::Stop, &[], &[".*"]),
             (text(""), None),

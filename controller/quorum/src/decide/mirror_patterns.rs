@@ -50,7 +50,8 @@ impl Lists {
     /// What `stop` makes of them, so that no more topics of these patterns and names are begun with. What is
     /// included as it stands, and names that a pattern means, are so no longer. Only where other patterns are
     /// left, which may mean the same topics, the pattern is excluded: who stops everything, and starts it again
-    /// when the source is back, shall find nothing in the way.
+    /// when the source is back, shall find nothing in the way. One that means none of the mirror's topics, `bound`,
+    /// is a slip and changes nothing.
     ///
     /// # Errors
     /// INVALID_REQUEST where a pattern is no regular expression.
@@ -58,12 +59,16 @@ impl Lists {
         &mut self,
         patterns: &[Str],
         names: impl IntoIterator<Item = &'a str>,
+        bound: &[&str],
     ) -> Result<(), ApiError> {
         let (as_they_stand, others): (Vec<&Str>, Vec<&Str>) =
             patterns.iter().partition(|pattern| self.include.has(pattern));
         as_they_stand.into_iter().for_each(|pattern| self.include.remove(pattern));
         for pattern in others {
             let meant = parse([pattern.trim()])?;
+            if !bound.iter().any(|topic| meant.matches(topic)) {
+                continue;
+            }
             let is_everything = EVERYTHING.contains(&pattern.trim());
             self.include.retain(|kept| !(is_everything || is_name(kept) && meant.matches(kept)));
             if self.include.elements().iter().any(|kept| !is_name(kept)) {
