@@ -168,6 +168,8 @@ pub struct Partition {
     stop: Stop,
     /// The step that is under way.
     busy: Option<Want>,
+    /// That step is an order to the gate, and the binding has got another version since it was given.
+    gate_asked_before: bool,
 }
 
 impl Partition {
@@ -193,6 +195,7 @@ impl Partition {
             gaps: Gaps::default(),
             stop: Stop::default(),
             busy: None,
+            gate_asked_before: false,
         }
     }
 
@@ -265,6 +268,7 @@ impl Partition {
     /// A step has begun, which is this: until it ends, nothing else is wanted.
     pub fn begin(&mut self, step: Want) {
         self.busy = Some(step);
+        self.gate_asked_before = false;
     }
 
     /// The step has ended, with whatever is told next.
@@ -298,6 +302,7 @@ impl Partition {
             if !self.in_lane {
                 self.gate = GateNow::MustClose;
             }
+            self.gate_asked_before |= matches!(self.busy, Some(Want::CloseGate | Want::OpenGate));
         } else if bound.leader_epoch != self.bound.leader_epoch {
             // The metadata may show it before the controller's answer is here.
             let asked = match self.busy {
@@ -393,13 +398,19 @@ impl Partition {
 
     /// The gate is closed.
     pub fn gate_closed(&mut self) {
-        self.gate = GateNow::Closed;
-        self.went_well();
+        self.gate_is(GateNow::Closed);
     }
 
     /// The gate is open.
     pub fn gate_opened(&mut self, generation: MirrorGeneration) {
-        self.gate = GateNow::Open(generation);
+        self.gate_is(GateNow::Open(generation));
+    }
+
+    /// An order to the gate was carried out. One of an older version of the binding says nothing of this one: whatever
+    /// it did, the gate is closed first.
+    fn gate_is(&mut self, now: GateNow) {
+        let is_overtaken = std::mem::take(&mut self.gate_asked_before);
+        self.gate = if is_overtaken { GateNow::MustClose } else { now };
         self.went_well();
     }
 

@@ -441,6 +441,28 @@ fn what_is_fetched_compares_histories_again_when_its_topic_is_recovered() {
 }
 
 #[test]
+fn an_order_to_the_gate_that_a_stop_overtakes_leaves_it_to_be_closed() {
+    for step in ["OpenGate", "CloseGate"] {
+        let mut partition = Partition::new(Bound { leader_epoch: Epoch(99), ..bound() });
+        let want = loop {
+            let want = partition.want(0);
+            if format!("{want:?}") == step {
+                break want;
+            }
+            do_step(&mut partition, want, 0);
+        };
+        partition.begin(want);
+        partition.rebound(Bound { desired: DesiredState::Stopping, version: 2, ..partition.bound() });
+        partition.end();
+        do_step(&mut partition, want, 0);
+        let steps = run(&mut partition, &mut Vec::new());
+        let (first, last) = (steps.first().map(String::as_str), steps.last().map(String::as_str));
+        assert_eq!((first, last), (Some("CloseGate"), Some("WriteState")), "{step}: {steps:?}");
+        assert_eq!(partition.state(), MirrorState::Stopped, "{step}");
+    }
+}
+
+#[test]
 fn a_failure_ends_with_the_version_that_recovers_it() {
     let mut partition = fetched();
     partition.left_lane();
