@@ -52,7 +52,6 @@ fn a_source_is_mirrored_restarted_and_left_behind(release: Release) {
     await_mirrored(&source.bootstrap(), &tarn.bootstrap(), mirrored, COPIED);
     let compared = assert_identical(&source.bootstrap(), &tarn.bootstrap(), mirrored);
     assert!(compared.records > RECORDS, "{compared:?}");
-    assert!(compared.newest_epoch >= 0, "{compared:?}");
     let has_ids = Cluster::connect(&source.bootstrap()).topics().iter().all(|topic| !topic.id.is_nil());
     assert_eq!(has_ids, release.version != KAFKA_2_1_1.version);
     await_old_formats_refused(&tarn, release);
