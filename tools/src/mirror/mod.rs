@@ -27,7 +27,7 @@ pub(crate) use kafka_flags::{KAFKA_NAME, KafkaArguments, run_as_kafka_does};
     after_help = "A mirror is the link to one source cluster. Its topics are copied byte for byte, with \
                         their offsets, leader epochs and ids, and are read-only here while they are mirrored.\n\n\
                         Exit codes: 0 done, 1 failed, 2 used wrongly, 3 a precondition is not met, which asking \
-                        again does not change: there is no such mirror, or a mirror of that name is another; \
+                        again does not change: there is no such mirror or topic, or a mirror of that name is another; \
                         a topic is excluded, has records (LOCAL_RECORDS) or an id (TOPIC_ID_CONFLICT) of its own \
                         here, or would come back to where it began (MIRROR_LOOP); the source is not the cluster \
                         that it was (SOURCE_CLUSTER_CHANGED); the server does not serve mirroring."
