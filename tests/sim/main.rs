@@ -7,9 +7,11 @@
 
 mod disk;
 mod log_world;
+mod mirror_world;
 mod simulation;
 
 use log_world::{Broken, LogWorld};
+use mirror_world::{Broken as BrokenMirror, MirrorWorld};
 use simulation::{must_be_found, must_repeat, search};
 
 const EVENTS: u64 = 400;
@@ -72,4 +74,52 @@ fn a_clean_shutdown_of_a_log_that_was_not_closed_is_found() {
 #[test]
 fn a_batch_appended_twice_is_found() {
     must_be_found::<LogWorld>(0..300, EVENTS, Broken::SequenceNotChecked, &["producers"]);
+}
+
+#[test]
+fn a_mirrored_partition_that_is_stopped() {
+    search::<MirrorWorld>(0..2000, EVENTS);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_mirrored_partition_that_is_stopped_with_more_seeds() {
+    search::<MirrorWorld>(2000..10_000, 2000);
+}
+
+#[test]
+fn a_seed_of_a_mirrored_partition_is_one_history() {
+    must_repeat::<MirrorWorld>(0..20, EVENTS);
+}
+
+#[test]
+fn a_gate_that_was_not_closed_is_found() {
+    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::GateNotClosed, &["gate"]);
+}
+
+#[test]
+fn an_append_of_a_stale_generation_is_found() {
+    let checkers = ["gate", "identity"];
+    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::StaleGenerationAccepted, &checkers);
+}
+
+#[test]
+fn a_stop_whose_flush_reaches_no_medium_is_found() {
+    let checkers = ["durability", "recovery"];
+    must_be_found::<MirrorWorld>(0..300, EVENTS, BrokenMirror::FlushSkipped, &checkers);
+}
+
+#[test]
+fn a_position_that_is_written_again_is_found() {
+    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::PositionWrittenAgain, &["position"]);
+}
+
+#[test]
+fn a_marker_that_is_left_out_is_found() {
+    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::MarkerLeftOut, &["end"]);
+}
+
+#[test]
+fn a_stop_that_is_written_before_the_log_is_ended_is_found() {
+    must_be_found::<MirrorWorld>(0..300, EVENTS, BrokenMirror::StoppedBeforeEnd, &["stopped early"]);
 }

@@ -7,7 +7,7 @@
 //! event.
 
 mod appends;
-mod batches;
+pub(crate) mod batches;
 mod driver;
 mod oracle;
 mod producers;

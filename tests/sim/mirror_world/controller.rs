@@ -1,0 +1,163 @@
+//! The controller of the mirror's world: production's decisions on an image, each applied as soon as it is made.
+
+use tarn_image::config::server::ServerConfig;
+use tarn_image::mirrors::{BOOTSTRAP_SERVERS, Binding, MIRROR_DESIRED_STATE, MIRROR_NAME};
+use tarn_image::{MetadataDelta, MetadataImage, ResourceType};
+use tarn_mirror::partition::Bound;
+use tarn_quorum::decide::{Context, Decision, leader_epochs, mirror_desired, mirror_stopped, mirror_topics};
+use tarn_record::{Epoch, Offset, PartitionIndex, TopicId, TopicIdPartition};
+use tarn_wire::messages::bump_leader_epochs_request::{BumpLeaderEpochsPartition, BumpLeaderEpochsTopic};
+use tarn_wire::messages::complete_mirror_stop_request::CompletedMirrorStop;
+use tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic;
+use tarn_wire::messages::{
+    BumpLeaderEpochsRequest, CompleteMirrorStopRequest, ConfigRecord, PartitionRecord,
+    PauseMirrorTopicsRequest, RecoverMirrorTopicsRequest, ResumeMirrorTopicsRequest,
+    StartMirrorTopicsRequest, StopMirrorTopicsRequest, TopicRecord, pause_mirror_topics_request,
+    recover_mirror_topics_request, resume_mirror_topics_request, stop_mirror_topics_request,
+};
+use tarn_wire::{ErrorCode, MetadataRecord};
+
+use super::Verb;
+
+pub(super) const TOPIC: &str = "t";
+pub(super) const MIRROR: &str = "m";
+pub(super) const PARTITION: TopicIdPartition =
+    TopicIdPartition { topic_id: TopicId(uuid::Uuid::from_u128(7)), partition: PartitionIndex(0) };
+/// The broker that leads the partition.
+const BROKER: i32 = 1;
+
+pub(super) struct Controller {
+    image: MetadataImage,
+    next_offset: Offset,
+    config: ServerConfig,
+}
+
+impl Controller {
+    /// One topic with one partition, which the mirror is to fill.
+    pub(super) fn new() -> Controller {
+        let text = "process.roles=broker,controller\nnode.id=1\nlog.dirs=/unused\n\
+            controller.quorum.bootstrap.servers=127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n\
+            listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093\n";
+        let (config, _) = ServerConfig::parse(text).expect("the file is good");
+        let set = |kind: ResourceType, of: &str, name: &str, value: &str| ConfigRecord {
+            resource_type: kind.0,
+            resource_name: of.into(),
+            name: name.into(),
+            value: Some(value.into()),
+        };
+        let topic_id = PARTITION.topic_id.0;
+        let partition = PartitionRecord {
+            partition_id: 0,
+            topic_id,
+            replicas: vec![BROKER],
+            isr: vec![BROKER],
+            leader: BROKER,
+            ..PartitionRecord::default()
+        };
+        let records: Vec<MetadataRecord> = vec![
+            TopicRecord { name: TOPIC.into(), topic_id }.into(),
+            partition.into(),
+            set(ResourceType::CLUSTER_MIRROR, MIRROR, BOOTSTRAP_SERVERS, "source:9092").into(),
+            set(ResourceType::TOPIC, TOPIC, MIRROR_NAME, MIRROR).into(),
+            set(ResourceType::TOPIC, TOPIC, MIRROR_DESIRED_STATE, "mirroring:5").into(),
+        ];
+        let mut controller = Controller { image: MetadataImage::default(), next_offset: Offset(100), config };
+        controller.apply(Decision::of(records, ()));
+        controller
+    }
+
+    pub(super) fn binding(&self) -> &Binding {
+        self.image.bindings().of(TOPIC).expect("the topic stays bound")
+    }
+
+    pub(super) fn bound(&self) -> Bound {
+        let partition = self.image.topics().partition(PARTITION.topic_id, PARTITION.partition);
+        let leader_epoch = partition.expect("the topic stays").leader_epoch;
+        let Binding { desired, version, .. } = *self.binding();
+        Bound { desired, version, leader_epoch }
+    }
+
+    /// Carries a command of the operator out; false where it is refused.
+    pub(super) fn command(&mut self, verb: Verb) -> bool {
+        let (mirror_name, topic_name) = (MIRROR.into(), TOPIC.into());
+        let (whole, one) = match verb {
+            Verb::Start => {
+                let topic = StartMirrorTopic {
+                    topic_name,
+                    topic_id: PARTITION.topic_id.0,
+                    num_partitions: 1,
+                    ..StartMirrorTopic::default()
+                };
+                let topics = vec![topic];
+                let asked = StartMirrorTopicsRequest { mirror_name, topics, ..Default::default() };
+                let answer = self.decide(|image, context| mirror_topics::start(image, &asked, context));
+                (answer.error_code, answer.topics.first().map(|topic| topic.error_code))
+            }
+            Verb::Pause => {
+                let topics = vec![pause_mirror_topics_request::MirrorTopicName { topic_name }];
+                let asked = PauseMirrorTopicsRequest { mirror_name, topics, ..Default::default() };
+                let answer = self.decide(|image, context| mirror_desired::pause(image, &asked, context));
+                (answer.error_code, answer.topics.first().map(|topic| topic.error_code))
+            }
+            Verb::Resume => {
+                let topics = vec![resume_mirror_topics_request::MirrorTopicName { topic_name }];
+                let asked = ResumeMirrorTopicsRequest { mirror_name, topics, ..Default::default() };
+                let answer = self.decide(|image, context| mirror_desired::resume(image, &asked, context));
+                (answer.error_code, answer.topics.first().map(|topic| topic.error_code))
+            }
+            Verb::Recover => {
+                let topics = vec![recover_mirror_topics_request::MirrorTopicName { topic_name }];
+                let asked = RecoverMirrorTopicsRequest { mirror_name, topics, ..Default::default() };
+                let answer = self.decide(|image, context| mirror_desired::recover(image, &asked, context));
+                (answer.error_code, answer.topics.first().map(|topic| topic.error_code))
+            }
+            Verb::Stop => {
+                let topics = vec![stop_mirror_topics_request::MirrorTopicName { topic_name }];
+                let asked = StopMirrorTopicsRequest { mirror_name, topics, ..Default::default() };
+                let answer = self.decide(|image, context| mirror_desired::stop(image, &asked, context));
+                (answer.error_code, answer.topics.first().map(|topic| topic.error_code))
+            }
+        };
+        whole == ErrorCode::NONE.0 && one == Some(ErrorCode::NONE.0)
+    }
+
+    /// The topic has stopped at this version, somebody says.
+    pub(super) fn complete(&mut self, version: i64) -> bool {
+        let topic = CompletedMirrorStop {
+            topic_name: TOPIC.into(),
+            topic_id: PARTITION.topic_id.0,
+            state_version: version,
+        };
+        let asked = CompleteMirrorStopRequest { mirror_name: MIRROR.into(), topics: vec![topic] };
+        let answer = self.decide(|image, _| mirror_stopped::complete(image, &asked));
+        answer.topics.first().is_some_and(|topic| topic.error_code == ErrorCode::NONE.0)
+    }
+
+    pub(super) fn raise_epoch(&mut self, above: Epoch) {
+        let partition = BumpLeaderEpochsPartition { partition_index: 0, min_leader_epoch: above.0 };
+        let topic = BumpLeaderEpochsTopic { topic_name: TOPIC.into(), partitions: vec![partition] };
+        let asked = BumpLeaderEpochsRequest { topics: vec![topic] };
+        self.decide(|image, _| leader_epochs::bump(image, &asked));
+    }
+
+    fn decide<R>(&mut self, decide: impl FnOnce(&MetadataImage, &mut Context<'_>) -> Decision<R>) -> R {
+        let mut new_id = || TopicId(uuid::Uuid::from_u128(8));
+        let mut context = Context {
+            next_offset: self.next_offset,
+            cluster_id: "here",
+            config: &self.config,
+            new_id: &mut new_id,
+        };
+        let decision = decide(&self.image, &mut context);
+        self.apply(decision)
+    }
+
+    fn apply<R>(&mut self, decision: Decision<R>) -> R {
+        for record in decision.batches.iter().flatten() {
+            let applied = self.image.apply(record, &mut MetadataDelta::default());
+            applied.expect("what was decided on the image fits it");
+            self.next_offset = self.next_offset.plus(1);
+        }
+        decision.response
+    }
+}
