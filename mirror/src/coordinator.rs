@@ -369,11 +369,11 @@ impl PartitionState {
     /// Leader epochs of one topic only rise, and whoever knows a version of the binding, which is an offset in the
     /// metadata log, knows every leader epoch that was given out before it. So a newer version with an older leader
     /// epoch is of another topic. It was STOPPED when it was deleted, and nothing of it is in the log there is now.
+    /// A topic made anew begins with a state; a position alone says nothing of that.
     fn of_topic_before(&self, write: &WriteMirrorStatePartition) -> bool {
         let leader_epoch = Epoch(write.leader_epoch);
-        leader_epoch != Epoch::NONE
-            && leader_epoch < self.leader_epoch
-            && write.state_version > self.state_version
+        let begins_anew = write.state != -1 && write.state_version > self.state_version;
+        begins_anew && leader_epoch != Epoch::NONE && leader_epoch < self.leader_epoch
     }
 
     fn enter(&mut self, write: &WriteMirrorStatePartition) -> Result<(), WriteRefused> {

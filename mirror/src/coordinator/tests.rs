@@ -183,7 +183,7 @@ proptest! {
 
 fn any_write() -> impl Strategy<Value = (i32, WriteMirrorStatePartition)> {
     let epochs = (-1..5i32, -1..6i32, -1..4i64);
-    (0..3i32, 0..9i8, epochs, -1..50i64, any::<bool>(), any::<bool>()).prop_map(
+    (0..3i32, -1..9i8, epochs, -1..50i64, any::<bool>(), any::<bool>()).prop_map(
         |(
             index,
             state,
