@@ -13,6 +13,7 @@ pub mod upstream;
 
 use tarn_image::config::mirror::{MirrorConfig, Patterns};
 use tarn_image::mirrors::is_never_mirrored;
+use tarn_image::topic_name;
 use tarn_record::TopicId;
 use tarn_transport::ClientError;
 use tarn_wire::messages::start_mirror_topics_request::{MirrorTopicConfig, StartMirrorTopic};
@@ -134,12 +135,6 @@ pub async fn cluster_id(config: &MirrorConfig, own_cluster_id: &str) -> Result<S
     identify(config, &metadata, own_cluster_id)
 }
 
-/// True for text that can only be meant as a topic's name, though it is a regular expression too: all of it may stand
-/// in a name.
-pub fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-}
-
 /// What names and patterns of topics mean at the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
@@ -189,7 +184,7 @@ pub async fn resolve(
         there.is_some_and(|topic| topic.error != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
             && !is_never_mirrored(name)
     };
-    let missing = texts.iter().filter(|text| is_name(text) && !is_there(text));
+    let missing = texts.iter().filter(|text| topic_name::is_legal(text) && !is_there(text));
     let missing = missing.map(|name| (*name).to_owned()).collect();
     Ok(Resolved { topics: wanted.into_iter().map(topic).collect(), missing })
 }

@@ -10,6 +10,11 @@ pub const LENGTH_MAX: usize = 249;
 #[error("Topic name is invalid: {0}")]
 pub struct IllegalName(String);
 
+/// True for text that can be a topic's name. It is a regular expression too, but can only be meant as a name.
+pub fn is_legal(text: &str) -> bool {
+    check(text).is_ok()
+}
+
 /// Checks a topic's name.
 ///
 /// # Errors

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::io::stdout;
 
-use tarn_mirror::source::is_name;
+use tarn_image::topic_name;
 use tarn_wire::Str;
 use tarn_wire::messages::{
     DeleteClusterMirrorRequest, PauseMirrorTopicsRequest, RecoverMirrorTopicsRequest,
@@ -69,6 +69,7 @@ macro_rules! ask {
         };
         let answer = $cluster.call_mirror_api(&request).await?;
         refusal::check(answer.error_code, answer.error_message.as_deref())?;
+        note(answer.error_message.as_deref());
         answer
             .topics
             .iter()
@@ -121,12 +122,20 @@ pub(super) async fn ask(
     Ok(parted(answered))
 }
 
+/// Says what an answer has to say beside that it is done.
+fn note(said: Option<&str>) {
+    if let Some(said) = said.filter(|said| !said.is_empty()) {
+        eprintln!("tarn: {said}");
+    }
+}
+
 /// What is meant as names, and what as patterns.
 fn told_apart(given: &[String]) -> (Vec<Str>, Vec<Str>) {
     // Twice is no more than once.
     let given: BTreeSet<&str> =
         given.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
-    let (names, patterns): (Vec<&str>, Vec<&str>) = given.into_iter().partition(|text| is_name(text));
+    let (names, patterns): (Vec<&str>, Vec<&str>) =
+        given.into_iter().partition(|text| topic_name::is_legal(text));
     let texts = |texts: Vec<&str>| texts.into_iter().map(Str::from).collect();
     (texts(names), texts(patterns))
 }
@@ -182,6 +191,7 @@ pub(super) async fn delete(arguments: DeleteArguments, style: Style) -> Result<(
     };
     let answer = while_waiting("asking the controller", cluster.call_mirror_api(&request)).await?;
     refusal::check(answer.error_code, answer.error_message.as_deref())?;
+    note(answer.error_message.as_deref());
     output::deleted(&mut stdout().lock(), &named.mirror, Run::of(dry_run), style)
 }
 

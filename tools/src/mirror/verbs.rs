@@ -2,7 +2,7 @@
 
 use std::io::{Write, stdout};
 
-use tarn_mirror::source::is_name;
+use tarn_image::topic_name;
 use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig;
 use tarn_wire::messages::{
     CreateClusterMirrorRequest, ListClusterMirrorsRequest, StartMirrorTopicsRequest,
@@ -63,7 +63,7 @@ pub(super) async fn start(arguments: StartArguments, style: Style) -> Result<(),
         };
     }
     let started = started(&answer);
-    let only_patterns = !arguments.topics.iter().any(|asked| is_name(asked.trim()));
+    let only_patterns = !arguments.topics.iter().any(|asked| topic_name::is_legal(asked.trim()));
     if !started.is_empty() || only_patterns {
         output::started(&mut stdout().lock(), name, &started, style)?;
     }
@@ -98,8 +98,11 @@ fn all_started(asked: &[String], answer: &StartMirrorTopicsResponse) -> Result<(
         .collect();
     refusal::of_topics(&refused)?;
     let is_there = |name: &str| answer.topics.iter().any(|topic| *topic.name == *name);
-    let missing: Vec<&str> =
-        asked.iter().map(|asked| asked.trim()).filter(|asked| is_name(asked) && !is_there(asked)).collect();
+    let missing: Vec<&str> = asked
+        .iter()
+        .map(|asked| asked.trim())
+        .filter(|asked| topic_name::is_legal(asked) && !is_there(asked))
+        .collect();
     match missing.is_empty() {
         true => Ok(()),
         false => Err(Failure::Precondition(format!(

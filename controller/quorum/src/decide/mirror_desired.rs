@@ -12,14 +12,14 @@
 
 use std::collections::BTreeSet;
 
-use tarn_image::mirrors::{Binding, Truncation, Wanted};
+use tarn_image::mirrors::{Binding, MirrorImage, Truncation, Wanted};
 use tarn_image::{DesiredState, MetadataImage};
 use tarn_wire::messages as m;
 use tarn_wire::{ErrorCode, MetadataRecord, Str};
 
 use super::mirror_bindings::{bound, check_version, mirror};
 use super::mirror_patterns::{Lists, parse_given};
-use super::{ApiError, Context, Decision, Run, wire_result};
+use super::{ApiError, Context, Decision, Run, sentence, wire_result};
 
 /// What is to become of topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +40,14 @@ struct Asked<'a> {
     run: Run,
 }
 
-/// The topics that were named or matched, each with what became of it.
-type Results = Vec<(Str, Result<(), ApiError>)>;
+/// What became of a request.
+#[derive(Default)]
+struct Decided {
+    /// The topics that were named or matched, each with what became of it.
+    topics: Vec<(Str, Result<(), ApiError>)>,
+    /// What was left undone beside them, for a person.
+    note: Option<Str>,
+}
 
 macro_rules! verbs {
     ($(
@@ -65,7 +71,9 @@ macro_rules! verbs {
             };
             decide(image, &asked, context).map(|decided| {
                 let (error_code, error_message) = wire_result(&decided);
-                let topics = decided.unwrap_or_default().into_iter().map(|(name, result)| {
+                let Decided { topics, note } = decided.unwrap_or_default();
+                let error_message = error_message.or(note);
+                let topics = topics.into_iter().map(|(name, result)| {
                     let (error_code, error_message) = wire_result(&result);
                     m::$results::MirrorTopicResult { name, error_code, error_message, $($none: Vec::new())? }
                 });
@@ -143,7 +151,7 @@ fn decide(
     image: &MetadataImage,
     asked: &Asked<'_>,
     context: &Context<'_>,
-) -> Decision<Result<Results, ApiError>> {
+) -> Decision<Result<Decided, ApiError>> {
     match try_decide(image, asked, context) {
         Ok(decision) => decision.carried_out(asked.run).map(Ok),
         Err(error) => Decision::unchanged(Err(error)),
@@ -154,17 +162,14 @@ fn try_decide(
     image: &MetadataImage,
     asked: &Asked<'_>,
     context: &Context<'_>,
-) -> Result<Decision<Results>, ApiError> {
+) -> Result<Decision<Decided>, ApiError> {
     let mirror = mirror(image, asked.mirror)?;
     let topics = meant(image, asked)?;
     check_version(image, asked.state_version, topics.iter().map(|topic| &**topic))?;
-    let mut records = Vec::new();
-    if asked.verb == Verb::Stop {
-        let mut lists = Lists::of(&mirror);
-        let bound: Vec<&str> = image.bindings().topics_of(asked.mirror).map(|topic| &**topic).collect();
-        lists.stopped(asked.patterns, asked.topics.iter().map(|topic| &***topic), &bound)?;
-        records.extend(lists.records(mirror.name)?);
-    }
+    let (mut records, note) = match asked.verb {
+        Verb::Stop => end_of_discovery(image, asked, &mirror),
+        Verb::Pause | Verb::Resume | Verb::Recover(_) => (Vec::new(), None),
+    };
     let mut seen = BTreeSet::new();
     let results = topics.iter().map(|topic| {
         let changed = if seen.insert(&**topic) {
@@ -174,8 +179,29 @@ fn try_decide(
         };
         (topic.clone(), changed.map(|more| records.extend(more)))
     });
-    let results = results.collect();
-    Ok(Decision::of(records, results))
+    let topics = results.collect();
+    Ok(Decision::of(records, Decided { topics, note }))
+}
+
+/// The records that keep discovery from beginning with more of what is stopped. A list that does not take it does
+/// not hold up the stop: that is said beside it.
+fn end_of_discovery(
+    image: &MetadataImage,
+    asked: &Asked<'_>,
+    mirror: &MirrorImage<'_>,
+) -> (Vec<MetadataRecord>, Option<Str>) {
+    let mut lists = Lists::of(mirror);
+    let bound: Vec<&str> = image.bindings().topics_of(asked.mirror).map(|topic| &**topic).collect();
+    let changed = lists
+        .stopped(asked.patterns, asked.topics.iter().map(|topic| &***topic), &bound)
+        .and_then(|()| lists.records(mirror.name));
+    match changed {
+        Ok(records) => (records, None),
+        Err(error) => {
+            let why = error.message.unwrap_or_default();
+            (Vec::new(), Some(sentence(&format!("Discovery of more such topics does not end: {why}"))))
+        }
+    }
 }
 
 /// The topics that a request names, as it does, and those that its patterns match beside them.
@@ -410,6 +436,35 @@ mod tests {
         for verb in [Verb::Pause, Verb::Resume, Verb::Recover(Truncation::Allowed)] {
             assert_eq!(lists(verb, &["a"], &["orders.*", ".*"]), untouched, "{verb:?}");
         }
+    }
+
+    #[test]
+    fn a_list_that_is_full_does_not_hold_up_a_stop() {
+        let mut world = world();
+        let long: Vec<String> = (0..300).map(|i| format!("{i:0>100}.*")).collect();
+        let start = m::StartMirrorTopicsRequest {
+            mirror_name: "m".into(),
+            include_patterns: patterns(&["a.*|b"]),
+            exclude_patterns: long.iter().map(|pattern| Str::from(pattern.as_str())).collect(),
+            ..Default::default()
+        };
+        world.start_with(&start);
+        let before = world.mirror_config("m", "topics.exclude");
+        let slips = format!("a|{}", "x".repeat(3000));
+        let request = m::StopMirrorTopicsRequest {
+            mirror_name: "m".into(),
+            patterns: patterns(&[&slips]),
+            ..Default::default()
+        };
+        let response = world.decided(|image, context| stop(image, &request, context));
+        assert_eq!((response.error_code, response.topics[0].error_code), (0, 0));
+        let said = response.error_message.expect("it is said");
+        assert!(said.contains("topics.exclude"), "{said}");
+        assert_eq!(
+            world.bound("a").map(|(_, after)| after.split(':').next() == Some("stopping")),
+            Some(true)
+        );
+        assert_eq!(world.mirror_config("m", "topics.exclude"), before);
     }
 
     /// Topics `a`, `ab` and `b` of mirror `m`, with a version of 5; mirror `other` has none.

@@ -9,6 +9,7 @@ use tarn_image::config::mirror::{InvalidMirror, Patterns};
 use tarn_image::config::table;
 use tarn_image::config::value::elements;
 use tarn_image::mirrors::MirrorImage;
+use tarn_image::topic_name;
 use tarn_wire::{ErrorCode, MetadataRecord, Str};
 
 use super::ApiError;
@@ -70,8 +71,8 @@ impl Lists {
                 continue;
             }
             let is_everything = EVERYTHING.contains(&pattern.trim());
-            self.include.retain(|kept| !(is_everything || is_name(kept) && meant.matches(kept)));
-            if self.include.elements().iter().any(|kept| !is_name(kept)) {
+            self.include.retain(|kept| !(is_everything || topic_name::is_legal(kept) && meant.matches(kept)));
+            if self.include.elements().iter().any(|kept| !topic_name::is_legal(kept)) {
                 self.exclude.add(pattern);
             }
         }
@@ -164,9 +165,4 @@ impl List {
             self.now = list.join(",");
         }
     }
-}
-
-/// True for a pattern that can only be meant as a topic's name.
-fn is_name(pattern: &str) -> bool {
-    pattern.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
