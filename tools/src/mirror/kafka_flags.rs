@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 
 use super::{
-    ChangeArguments, CreateArguments, DeleteArguments, DescribeArguments, ListArguments, Named,
+    ChangeArguments, CreateArguments, DeleteArguments, DescribeArguments, HowToStop, ListArguments, Named,
     RecoverArguments, StartArguments, StopArguments, Style, changes, stopping, verbs,
 };
 use crate::admin::on_core;
@@ -145,9 +145,8 @@ impl KafkaArguments {
                 verbs::create(CreateArguments { named, mirror_config, json }, style).await
             }
             ("stop", _) => {
-                let (no_wait, timeout, dry_run) = (true, None, false);
-                let stop = StopArguments { named, topics, no_wait, timeout, dry_run, json };
-                stopping::stop(stop, style).await
+                let how = HowToStop { no_wait: true, json, ..HowToStop::default() };
+                stopping::stop(StopArguments { named, topics, how }, style).await
             }
             ("pause", _) => changes::pause(change(named, topics), style).await,
             ("resume", _) => changes::resume(change(named, topics), style).await,

@@ -181,7 +181,7 @@ struct ChangeArguments {
 struct RecoverArguments {
     #[command(flatten)]
     change: ChangeArguments,
-    /// Where histories have parted, drop what only this cluster has, once it is exported
+    /// Where histories have parted, consent to dropping what only this cluster has (no effect yet: nothing is dropped)
     #[arg(long)]
     allow_truncation: bool,
 }
@@ -193,18 +193,8 @@ struct StopArguments {
     /// Names or regular expressions of topics of the mirror; '.*' for all of them
     #[arg(long, value_name = "CSV", value_delimiter = ',', required = true)]
     topics: Vec<String>,
-    /// Return as soon as the controller has taken it down
-    #[arg(long)]
-    no_wait: bool,
-    /// Give up waiting after so many seconds; the stop goes on
-    #[arg(long, value_name = "SECONDS", value_parser = seconds(), conflicts_with = "no_wait")]
-    timeout: Option<u64>,
-    /// Say what would be stopped, and change nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    how: HowToStop,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -214,10 +204,16 @@ struct FailoverArguments {
     /// Names or regular expressions of topics; everything the mirror has where this is left out
     #[arg(long, value_name = "CSV", value_delimiter = ',')]
     topics: Vec<String>,
+    #[command(flatten)]
+    how: HowToStop,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+struct HowToStop {
     /// Return as soon as the controller has taken it down
     #[arg(long)]
     no_wait: bool,
-    /// Give up waiting after so many seconds; the stop goes on
+    /// Give up waiting after so many seconds, where this is given; the stop goes on
     #[arg(long, value_name = "SECONDS", value_parser = seconds(), conflicts_with = "no_wait")]
     timeout: Option<u64>,
     /// Say what would be stopped, and change nothing
@@ -273,11 +269,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             verbs::describe(arguments, style).await
         }),
         Verb::Stop(arguments) => on_core(move || async move {
-            let style = style(arguments.json);
+            let style = style(arguments.how.json);
             stopping::stop(arguments, style).await
         }),
         Verb::Failover(arguments) => on_core(move || async move {
-            let style = style(arguments.json);
+            let style = style(arguments.how.json);
             stopping::failover(arguments, style).await
         }),
         Verb::Pause(arguments) => on_core(move || async move {

@@ -25,26 +25,27 @@ pub(super) struct Stopped<'a> {
     pub(super) took: Duration,
 }
 
-/// Says that topics are writable, and what may be lost.
+/// Says that topics are writable, and what may be lost; `reports` where they could be read.
 pub(super) fn stopped(
     out: &mut impl Write,
     stopped: &Stopped<'_>,
-    reports: &[Report],
+    reports: Option<&[Report]>,
     style: Style,
 ) -> Result<(), Failure> {
     let Stopped { mirror, topics, ref address, took } = *stopped;
     if style == Style::Json {
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        let partitions = reports.iter().map(ReportJson::from).collect();
+        let partitions = reports.map(|reports| reports.iter().map(ReportJson::from).collect());
         return print_json(out, &StoppedJson { mirror, stopped: topics, took_ms, partitions });
     }
     writeln!(out, "Stopped mirroring for topics [{}] in mirror {mirror}", topics.join(", "))?;
-    if !topics.is_empty() {
-        let count = thousands(i64::try_from(reports.len()).unwrap_or(i64::MAX));
-        writeln!(out, "{count} partitions are writable after {:.1} s", took.as_secs_f64())?;
-        writeln!(out, "{}", at_risk(reports))?;
-        writeln!(out, "Each partition: tarn mirror report --bootstrap-server {address} --mirror {mirror}")?;
-    }
+    let Some(reports) = reports else {
+        return Ok(writeln!(out, "Everything is writable after {:.1} s", took.as_secs_f64())?);
+    };
+    let count = thousands(i64::try_from(reports.len()).unwrap_or(i64::MAX));
+    writeln!(out, "{count} partitions are writable after {:.1} s", took.as_secs_f64())?;
+    writeln!(out, "{}", at_risk(reports))?;
+    writeln!(out, "Each partition: tarn mirror report --bootstrap-server {address} --mirror {mirror}")?;
     Ok(())
 }
 
@@ -96,7 +97,7 @@ pub(super) fn reports(
         return print_json(out, &reports.iter().map(ReportJson::from).collect::<Vec<_>>());
     }
     if reports.is_empty() {
-        return Ok(writeln!(out, "No topic of mirror {mirror} has been stopped")?);
+        return Ok(writeln!(out, "No topic of mirror {mirror} that was asked for has been stopped")?);
     }
     const COLUMNS: [(&str, usize); 10] = [
         ("TOPIC", 40),
@@ -141,7 +142,8 @@ struct StoppedJson<'a> {
     mirror: &'a str,
     stopped: &'a [String],
     took_ms: u64,
-    partitions: Vec<ReportJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partitions: Option<Vec<ReportJson<'a>>>,
 }
 
 #[derive(Serialize)]

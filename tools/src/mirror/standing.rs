@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use tarn_image::DesiredState;
 use tarn_mirror::limits::THROTTLE_MAX;
 use tarn_mirror::reasons::{Reason, Treatment};
 use tarn_mirror::state::MirrorState;
@@ -48,6 +49,8 @@ pub(super) struct Standing {
     pub(super) reason_code: Option<String>,
     pub(super) lag_ms: Option<i64>,
     pub(super) last_fetch_age_ms: Option<i64>,
+    /// Every partition of the topic was stopped before.
+    pub(super) is_of_stopped_topic: bool,
     /// How long the source may wait before it answers: the mirror's `fetch.wait.max.ms`.
     pub(super) wait_max_ms: i64,
 }
@@ -161,8 +164,10 @@ fn cursor(next: &MirrorCursor) -> asked::MirrorCursor {
 
 fn gather(mirror: &DescribedMirror, wait_max_ms: i64, found: &mut Found) {
     for topic in &mirror.topics {
+        let stopped = DesiredState::Stopped.to_string();
         let standing = |partition| Standing {
             wait_max_ms,
+            is_of_stopped_topic: topic.desired_state.as_deref() == Some(&*stopped),
             ..standing(&mirror.mirror_name, &topic.topic_name, partition)
         };
         found.partitions.extend(topic.partitions.iter().map(standing));

@@ -13,9 +13,10 @@ use tarn_runtime::sleep;
 
 use super::changes::{Change, Run, ask};
 use super::report;
+use super::report_output::{self, Stopped};
 use super::standing::{self, Standing};
 use super::verbs::summary;
-use super::{FailoverArguments, StopArguments, Style, output, report_output};
+use super::{FailoverArguments, StopArguments, Style, output};
 use crate::admin::{Cluster, PATIENCE};
 use crate::failure::Failure;
 use crate::progress::{Line, while_waiting};
@@ -32,41 +33,47 @@ const EVERYTHING: &str = ".*";
 /// Stops topics, and waits until they are writable where that is asked.
 pub(super) async fn stop(arguments: StopArguments, style: Style) -> Result<(), Failure> {
     let began = Instant::now();
-    let StopArguments { named, topics, no_wait, timeout, dry_run, .. } = arguments;
-    let (mirror, run) = (named.mirror, Run::of(dry_run));
+    let StopArguments { named, topics, how } = arguments;
+    let (mirror, run) = (named.mirror, Run::of(how.dry_run));
     let cluster = Cluster::connect(&named.connect).await?;
     let asked = ask(&cluster, Change::Stop, &mirror, &topics, run);
-    let (stopped, refused) = while_waiting("asking the controller", asked).await?;
-    let nothing_done = stopped.is_empty();
-    if run == Run::Dry || no_wait || style == Style::Proposal {
-        if !nothing_done {
-            output::changed(&mut stdout().lock(), Change::Stop, &mirror, &stopped, run, style)?;
-        }
-        if run == Run::Dry && style == Style::Tarn && !stopped.is_empty() {
-            let partitions = standing::read(&cluster, Some(&mirror), Some(&stopped)).await?.partitions;
+    let (topics, refused) = while_waiting("asking the controller", asked).await?;
+    if topics.is_empty() {
+        return refused;
+    }
+    if run == Run::Dry || how.no_wait {
+        output::changed(&mut stdout().lock(), Change::Stop, &mirror, &topics, run, style)?;
+        if run == Run::Dry && style == Style::Tarn {
+            let partitions = standing::read(&cluster, Some(&mirror), Some(&topics)).await?.partitions;
             eprintln!("{}", summary(&mirror, &partitions));
         }
         return refused;
     }
-    if !nothing_done {
-        let deadline = timeout.map(|seconds| began + Duration::from_secs(seconds));
-        wait_until_writable(&cluster, &mirror, &stopped, deadline).await?;
-        let reports = report::read(&cluster, &mirror, Some(&stopped)).await?;
-        let address = named.connect.bootstrap_server[0].to_string();
-        let stopped =
-            report_output::Stopped { mirror: &mirror, topics: &stopped, address, took: began.elapsed() };
-        report_output::stopped(&mut stdout().lock(), &stopped, &reports, style)?;
+    let deadline = how.timeout.map(|seconds| began + Duration::from_secs(seconds));
+    if let Err(failure) = wait_until_writable(&cluster, &mirror, &topics, deadline).await {
+        // What was refused at once is not to be forgotten over what went wrong later.
+        if let Err(refused) = refused {
+            eprintln!("tarn: {refused}");
+        }
+        return Err(failure);
     }
+    let reports = report::read(&cluster, &mirror, Some(&topics)).await;
+    if let Err(failure) = &reports {
+        eprintln!("tarn: everything is writable, and the reports cannot be read now: {failure}");
+    }
+    let address = named.connect.bootstrap_server[0].to_string();
+    let stopped = Stopped { mirror: &mirror, topics: &topics, address, took: began.elapsed() };
+    report_output::stopped(&mut stdout().lock(), &stopped, reports.ok().as_deref(), style)?;
     refused
 }
 
 /// Stops whatever a mirror has, or a part of it.
 pub(super) async fn failover(arguments: FailoverArguments, style: Style) -> Result<(), Failure> {
-    let FailoverArguments { named, mut topics, no_wait, timeout, dry_run, json } = arguments;
+    let FailoverArguments { named, mut topics, how } = arguments;
     if topics.is_empty() {
         topics.push(EVERYTHING.to_owned());
     }
-    stop(StopArguments { named, topics, no_wait, timeout, dry_run, json }, style).await
+    stop(StopArguments { named, topics, how }, style).await
 }
 
 async fn wait_until_writable(
@@ -78,9 +85,6 @@ async fn wait_until_writable(
     let line = Line::spinner(format!("{mirror}: stopping"));
     let (mut said, mut seen) = (Instant::now(), Instant::now());
     let mut pause = LOOK_AGAIN.0;
-    if topics.is_empty() {
-        return Ok(());
-    }
     loop {
         let partitions = standing::read(cluster, Some(mirror), Some(topics)).await?.partitions;
         let waiting: Vec<&Standing> = partitions.iter().filter(|partition| !is_writable(partition)).collect();
@@ -106,8 +110,10 @@ async fn wait_until_writable(
     }
 }
 
+/// Clients can write once the partition is STOPPED; where all of its topic were, the metadata say so, whether or not the
+/// coordinator of the partition answers now.
 fn is_writable(partition: &Standing) -> bool {
-    partition.state == MirrorState::Stopped.name()
+    partition.state == MirrorState::Stopped.name() || partition.is_of_stopped_topic
 }
 
 /// How many partitions are writable, which topics are not, and what the first of them waits for.
