@@ -133,6 +133,8 @@ tarn_bin() {
 integration_tests() {
     local binary status=0
     export TARN_BIN=${TARN_BIN:-$(tarn_bin)}
+    # Some tests need what only a tarn with assertions has.
+    export TARN_PROFILE=$profile
     for binary in "${binaries[@]}"; do
         part "$binary: against real programs" cargo_test -p tarn-tests --test "$binary" -- ${1:+"$1"} \
             ${for_libtest[@]+"${for_libtest[@]}"} || status=1

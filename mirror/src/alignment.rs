@@ -105,7 +105,10 @@ pub fn local_records(ours: &LogEnds) -> Option<String> {
         return None;
     }
     Some(if start < end {
-        format!("offsets {start} to {} exist only here, and mirroring would drop them", end.plus(-1))
+        format!(
+            "clients may have written any of offsets {start} to {} here, and mirroring would drop what the source has not",
+            end.plus(-1)
+        )
     } else {
         format!("the log here has held records of its own up to offset {}", end.plus(-1))
     })

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes DIRECTORY/server.jsa and DIRECTORY/tools.jsa: the classes that a broker and the tools load, of the
-# class path in DIRECTORY/classpath. Starts a broker for that, on ports that were free. For prepare.sh.
+# class path in DIRECTORY/classpath. Starts a broker for that, on ports drawn by chance: it
+# fails where one is taken. For prepare.sh.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 made=$1
@@ -37,6 +38,11 @@ for _ in $(seq 600); do
     if ! kill -0 "$broker" 2>/dev/null; then cat "$work/broker.log"; exit 1; fi
     sleep 0.1
 done
+if ! grep -q "Kafka Server started" "$work/broker.log"; then
+    echo "the broker has not started in a minute" >&2
+    cat "$work/broker.log" >&2
+    exit 1
+fi
 "${java_short[@]}" "-Dlog4j2.configurationFile=$here/log4j2-tools.properties" \
     "-XX:ArchiveClassesAtExit=$made/tools.jsa" -cp "$class_path" \
     WarmTools "127.0.0.1:$port" > "$work/tools.log" 2>&1 || { cat "$work/tools.log"; exit 1; }

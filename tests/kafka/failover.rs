@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
+use tarn_mirror::crash_points::POINTS;
 use tarn_tests::cluster::Cluster;
 use tarn_tests::compare::await_mirrored;
 use tarn_tests::dataset::Source;
@@ -114,7 +115,8 @@ fn applications_that_wrote_to_the_source_go_on_at_the_mirror() {
     fs::write(&stop, "").expect("the temporary directory is writable");
     until("applications that end", LIMIT, || steady.ended().is_some());
     let output = steady.output();
-    assert!(output.contains("ended") && !output.contains("failed"), "{output}");
+    let has_failed = output.lines().any(|line| line.starts_with("failed "));
+    assert!(output.lines().any(|line| line == "ended") && !has_failed, "{output}");
 
     let acked = acknowledged(&output);
     let everything = read_back(&tarn, "read_uncommitted", &topics);
@@ -159,16 +161,10 @@ fn applications_that_wrote_to_the_source_go_on_at_the_mirror() {
 
 #[test]
 fn a_stop_that_dies_at_any_of_its_steps_is_completed_by_the_next_start() {
-    const POINTS: [&str; 8] = [
-        "stop.gate_closed",
-        "stop.flushed",
-        "stop.position_written",
-        "stop.epoch_raised",
-        "stop.markers_appended",
-        "stop.log_ended",
-        "stop.report_written",
-        "stop.completed",
-    ];
+    if !has_crash_points() {
+        eprintln!("the optimised tarn has no crash points: nothing to try");
+        return;
+    }
     let source = Source::start();
     let wanted = |topic: &str| topic == "transaction.open" || topic == "empty";
     let ends: BTreeMap<_, _> =
@@ -246,6 +242,11 @@ fn a_source_that_is_gone_or_hangs_keeps_nobody_from_stopping() {
     assert_eq!(listed, "No mirrors found\n");
     let said = java_program("ReadOnlyProducer", &[&tarn.bootstrap(), "codec.none", "0"], None, LIMIT).ok();
     assert!(said.starts_with("written at offset "), "{said}");
+}
+
+/// Crash points are in builds with assertions alone; `tests/run.sh --release` tests the others.
+fn has_crash_points() -> bool {
+    std::env::var("TARN_PROFILE").map_or(true, |profile| profile != "release")
 }
 
 /// What a log must hold behind the position that a report names: one abort marker for each transaction that was

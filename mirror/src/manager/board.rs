@@ -477,12 +477,14 @@ mod tests {
 
     /// What is said, once that is another thing than before.
     fn await_message(board: &Board, before: Option<&String>) -> String {
-        loop {
+        let began = std::time::Instant::now();
+        while began.elapsed() < std::time::Duration::from_secs(30) {
             if let Some(said) = standing(board).message.filter(|said| before != Some(said)) {
                 return said;
             }
             std::thread::yield_now();
         }
+        panic!("still {before:?}")
     }
 
     #[test]
