@@ -206,7 +206,9 @@ impl Mirror {
                 }
             }
             None => {
-                self.news.joined(context.now_ms, topic);
+                if bound.desired == DesiredState::Mirroring {
+                    self.news.joined(context.now_ms, topic);
+                }
                 let member =
                     Member { partition: Partition::new(bound), life, told: Health::Well, known: None };
                 self.partitions.insert(partition, member);

@@ -89,7 +89,7 @@ impl News {
             tracing::info!(mirror, partitions, %topics, "partitions are mirrored");
         }
         if went_on > 0 {
-            tracing::info!(mirror, partitions = went_on, "partitions that were FAILED go on");
+            tracing::info!(mirror, partitions = went_on, "partitions are FAILED no more");
         }
         for ((how_long, reason), Failed { partitions, example }) in failed {
             let reason = reason.code();

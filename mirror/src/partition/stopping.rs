@@ -37,8 +37,13 @@ impl Stop {
     /// been led elsewhere meanwhile, and its log be another.
     pub(super) fn led_anew(&mut self, epoch: Epoch, raised_above: Option<Epoch>) {
         if raised_above.is_none_or(|above| epoch.0 != above.0.saturating_add(1)) {
-            *self = Stop::default();
+            self.look_again();
         }
+    }
+
+    /// The log is to be looked at again. What was known of the source belongs to the position that was written.
+    fn look_again(&mut self) {
+        *self = Stop { known: self.known, ..Stop::default() };
     }
 }
 
@@ -130,7 +135,7 @@ impl Partition {
     /// The owning core does not end the log: the gate, the log's end and the position are looked at again.
     pub fn end_refused(&mut self) {
         self.gate = GateNow::MustClose;
-        self.stop = Stop::default();
+        self.stop.look_again();
     }
 
     /// Above which epoch the leader epoch must still be raised, so that whoever reads the log can tell what comes

@@ -5,6 +5,7 @@ use crate::backoff::Backoff;
 use crate::coordinator::{
     MirrorCoordinator, PartitionState, StateRequest, StateResponse, StateWrite, StopReport,
 };
+use crate::known::SourceKnown;
 use crate::local_cluster::MirrorGeneration;
 use crate::partition::{Aligned, Bound, RetryPolicy};
 use crate::reasons::{REASONS, Reason};
@@ -249,7 +250,10 @@ fn an_ending_that_is_refused_looks_at_gate_and_log_again() {
     let mut partition = world.stopping();
     (0..4).for_each(|_| drop(world.step(&mut partition)));
     assert_eq!(partition.want(0), Want::EndLog);
+    let known = SourceKnown { high_watermark: Offset(120), answered_at_ms: 7, lag_ms: 3 };
+    partition.stopping_written(at(5, 100), Some(known), partition.state_epoch(), partition.bound().version);
     partition.end_refused();
+    assert_eq!(partition.known_at_stop(), Some(known), "it belongs to the position, which stays");
     partition.failed(Reason::DestinationNoLeader, "the log ends below the position".into(), 0, 0.5, &POLICY);
     (world.mirrored_end, world.log_epoch) = (80, 4);
     assert_eq!(
