@@ -288,7 +288,6 @@ async fn tell(
     });
     let request = CompleteMirrorStopRequest { mirror_name: mirror.into(), topics: told.collect() };
     let answer = cluster.call(request).await.map_err(|error| error.to_string());
-    crash_points::reached("stop.completed");
     let answers: Result<BTreeMap<Str, Option<String>>, String> = answer.and_then(|answer| {
         let of_topic = |topic: MirrorTopicResult| {
             let why = refusal(topic.error_code, &topic.error_message);
@@ -303,6 +302,7 @@ async fn tell(
         let answer = answers.as_ref().map(|answers| answers.get(&Str::from(&*topic.name)));
         let why = match answer {
             Ok(Some(None)) => {
+                crash_points::reached("stop.completed");
                 tracing::info!(%mirror, topic = %topic.name, version = topic.version, "stopped");
                 return Completion::Done;
             }

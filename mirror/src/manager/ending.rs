@@ -15,9 +15,11 @@ use crate::reasons::Reason;
 /// Makes logs durable and committed up to their ends.
 pub(super) async fn flush(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
     let flushed = cluster.flush(items.iter().map(|item| item.partition).collect()).await;
-    crash_points::reached("stop.flushed");
     let outcome = |flushed| match flushed {
-        Ok(ends) if is_committed(&ends) => Outcome::Flushed(ends),
+        Ok(ends) if is_committed(&ends) => {
+            crash_points::reached("stop.flushed");
+            Outcome::Flushed(ends)
+        }
         Ok(ends) => Outcome::Failed(
             Reason::DestinationUnderMinIsr,
             format!("the log ends at {} and is committed up to {}", ends.log_end, ends.high_watermark),
@@ -46,11 +48,13 @@ pub(super) async fn end_logs(site: &Site, cluster: &impl LocalCluster, items: &[
         })
     };
     let mut ended = cluster.end_logs(items.iter().filter_map(order).collect()).await.into_iter();
-    crash_points::reached("stop.log_ended");
     let outcome = |item: &Item| {
         let ended = item.position.and_then(|_| ended.next());
         match ended {
-            Some(Ok(ended)) => Outcome::Ended(ended),
+            Some(Ok(ended)) => {
+                crash_points::reached("stop.log_ended");
+                Outcome::Ended(ended)
+            }
             Some(Err(error)) => Outcome::EndRefused(reason_here(&error), error.to_string()),
             None => Outcome::EndRefused(Reason::DestinationNoLeader, "it was not asked to".to_owned()),
         }
