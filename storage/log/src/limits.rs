@@ -18,5 +18,6 @@ pub const CONTROL_BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// What of a file is written out at once before it is synced. A background flush of less is a sync alone.
 pub const WRITE_OUT_BYTES: u64 = 4 << 20;
 
-/// The most logs of a flush that are synced file by file; of more, the file system is synced as a whole.
-pub const FILES_SYNCED_ALONE_MAX: usize = 64;
+/// The most logs of a flush that are synced file by file, which takes some milliseconds each. Of more, the file
+/// system is synced as a whole, and waits for all that others have written to it: up to a second or two.
+pub const FILES_SYNCED_ALONE_MAX: usize = 128;

@@ -53,6 +53,14 @@ pub fn metadata(files: &[PathBuf]) -> String {
     run(files, &["--cluster-metadata-decoder"]).ok()
 }
 
+/// The batches and records of segments, or the entries of their indexes, a line each.
+///
+/// # Panics
+/// Where the tool fails, or there is no file.
+pub fn records(files: &[PathBuf]) -> String {
+    run(files, &["--print-data-log"]).ok()
+}
+
 /// The files of a partition that the tool reads.
 ///
 /// # Panics

@@ -1,6 +1,6 @@
 //! What is appended, and what the log must answer.
 
-use tarn_log::{AppendError, Appended};
+use tarn_log::{AppendError, Appended, Together};
 use tarn_record::{Epoch, TimestampType, ValidBatch};
 
 use super::batches::{self, Place, Sent, Stored};
@@ -106,14 +106,27 @@ impl LogWorld {
         self.append_control(marker, schedule)
     }
 
+    /// A mirror ends the log: what is open is aborted, and the producers are forgotten.
     pub(super) fn append_reset(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
-        if self.oracle.producers.open_count() > 0 {
-            // A mirror aborts what is open before it resets.
-            return self.append_marker(schedule);
-        }
         schedule.tally("producer state reset");
-        let reset = batches::reset(self.place(schedule));
-        self.append_control(reset, schedule)
+        let (mut place, mut stored) = (self.place(schedule), Vec::new());
+        for id in (1..=PRODUCERS).filter(|&id| self.oracle.producers.has_open(id)) {
+            let (epoch, _) = self.oracle.producers.next_of(id);
+            schedule.tally("transaction aborted at the end of a mirror");
+            stored.push(batches::marker(id, epoch, true, place));
+            place.base += 1;
+        }
+        stored.push(batches::reset(place));
+        let valid: Vec<ValidBatch> = stored.iter().map(Stored::valid).collect();
+        let together = if self.rng.bool() { Together::Few } else { Together::Many };
+        let end = self.oracle.end;
+        match self.log_mut().append_own(&valid, together, now(schedule)) {
+            Ok(appended) => {
+                self.count_roll(&appended, schedule);
+                self.acknowledge(&appended, end, stored)
+            }
+            Err(error) => self.append_failed(error, stored, schedule),
+        }
     }
 
     fn append_control(&mut self, stored: Stored, schedule: &mut Schedule<Event>) -> Result<(), Violation> {

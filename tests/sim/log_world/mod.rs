@@ -171,6 +171,7 @@ impl World for LogWorld {
         "transaction committed",
         "transaction aborted",
         "producer state reset",
+        "transaction aborted at the end of a mirror",
         "read",
         "plan used",
         "plan found stale",

@@ -180,10 +180,6 @@ impl Producers {
     pub(crate) fn has_open(&self, id: i64) -> bool {
         self.open.values().any(|&open| open == id)
     }
-
-    pub(crate) fn open_count(&self) -> usize {
-        self.open.len()
-    }
 }
 
 impl Known {

@@ -262,9 +262,10 @@ const HERE: Epoch = Epoch(9);
 const ALONE: Leadership = Leadership { epoch: HERE, replicas: 1, in_sync: 1 };
 const GENERATION: MirrorGeneration = MirrorGeneration(1);
 
-/// The rules of a topic with one replica and segments of so many bytes.
+/// The rules of a topic with one replica and segments of so many bytes, however old what is in them.
 pub(crate) fn rules(segment_bytes: u32) -> Arc<TopicRules> {
-    let log = LogConfig { flush: FlushPolicy::Group, segment_bytes, ..LogConfig::default() };
+    let (flush, segment_ms) = (FlushPolicy::Group, i64::MAX);
+    let log = LogConfig { flush, segment_bytes, segment_ms, ..LogConfig::default() };
     Arc::new(TopicRules {
         log: Arc::new(log),
         max_message_bytes: 1_000_000,

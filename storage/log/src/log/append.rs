@@ -39,6 +39,13 @@ pub struct Appended {
     pub rolled: bool,
 }
 
+/// When the transaction index is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aborts {
+    NotedNow,
+    NotedLater,
+}
+
 impl Appended {
     fn nothing(end: Offset) -> Appended {
         Appended {
@@ -122,7 +129,8 @@ impl Log {
             self.active().file().promise();
         }
         let Stamped { header, .. } = stamped;
-        self.note(&header, ControlRecord::parse(batch).as_ref());
+        let aborted = self.note(&header, ControlRecord::parse(batch).as_ref());
+        self.note_aborted(aborted.as_slice());
         self.active_mut().spill();
         let (first, last) = (header.base_offset, header.last_offset());
         Ok(Appended { first, last, bytes: header.size(), rolled, ..Appended::nothing(self.end) })
@@ -136,6 +144,15 @@ impl Log {
     /// Where a batch overlaps the log and is not the one there, or is of an older epoch, or the disk
     /// refused. What was appended before an error stays: the log end says up to where.
     pub fn append_as_is(&mut self, batches: &[ValidBatch], now: Timestamp) -> Result<Appended, AppendError> {
+        self.append_runs(batches, Aborts::NotedNow, now)
+    }
+
+    fn append_runs(
+        &mut self,
+        batches: &[ValidBatch],
+        aborts: Aborts,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
         let skipped = self.count_known(batches)?;
         let mut rest = &batches[skipped..];
         self.check_order(rest)?;
@@ -146,7 +163,7 @@ impl Log {
         while let Some(first) = rest.first() {
             appended.rolled |= self.prepare(first.header(), now)?;
             let (run, after) = rest.split_at(self.run_length(rest));
-            self.write_run(run)?;
+            self.write_run(run, aborts)?;
             appended.bytes += run.iter().map(|batch| batch.bytes().len()).sum::<usize>();
             appended.last = self.end.plus(-1);
             rest = after;
@@ -156,7 +173,9 @@ impl Log {
     }
 
     /// Appends batches of this broker's own making that have their offsets and epoch, with as few writes as
-    /// possible: the end of a mirror. They are promised to be on the disk after a flush of `together`.
+    /// possible: the end of a mirror. They are promised to be on the disk after a flush of `together`. The
+    /// transaction index of what they abort is written with the next append, or flush of everything: its
+    /// file is mostly new, and to make so many at once takes longer than all else of a stop.
     ///
     /// # Errors
     /// As for [`Log::append_as_is`].
@@ -167,7 +186,7 @@ impl Log {
         now: Timestamp,
     ) -> Result<Appended, AppendError> {
         let first = self.segments.len().saturating_sub(1);
-        let appended = self.append_as_is(batches, now);
+        let appended = self.append_runs(batches, Aborts::NotedLater, now);
         if together == Together::Few {
             self.segments.iter().skip(first).for_each(|segment| segment.file().promise());
         }
@@ -251,14 +270,19 @@ impl Log {
     }
 
     /// Writes batches with one system call and takes note of them.
-    fn write_run(&mut self, run: &[ValidBatch]) -> Result<(), LogError> {
+    fn write_run(&mut self, run: &[ValidBatch], aborts: Aborts) -> Result<(), LogError> {
         let parts: SmallVec<[IoSlice<'_>; 32]> =
             run.iter().map(|batch| IoSlice::new(batch.bytes())).collect();
         self.write(&parts)?;
+        let mut aborted = Vec::new();
         for batch in run {
             let header = batch.header();
             let control = if header.is_control() { ControlRecord::parse(batch) } else { None };
-            self.note(header, control.as_ref());
+            aborted.extend(self.note(header, control.as_ref()));
+        }
+        match aborts {
+            Aborts::NotedNow => self.note_aborted(&aborted),
+            Aborts::NotedLater => self.unnoted_aborts.append(&mut aborted),
         }
         Ok(())
     }
@@ -269,8 +293,9 @@ impl Log {
         written
     }
 
-    /// Takes note of a batch that is in the active segment.
-    fn note(&mut self, header: &BatchHeader, control: Option<&ControlRecord>) {
+    /// Takes note of a batch that is in the active segment. What it says of an aborted transaction is still
+    /// to be noted.
+    fn note(&mut self, header: &BatchHeader, control: Option<&ControlRecord>) -> Option<AbortedTransaction> {
         debug_assert!(header.next_offset() > self.end);
         let last = self.segments.len() - 1;
         self.segments[last].note(header, &self.config);
@@ -278,12 +303,11 @@ impl Log {
         if header.base_offset < self.start {
             self.epochs.advance_log_start(self.start);
         }
-        if let Some(aborted) = self.producers.update(header, control).and_then(aborted_entry) {
-            self.note_aborted(aborted);
-        }
+        let ended = self.producers.update(header, control);
         self.end = header.next_offset();
         self.dirt.roll_at = None;
         self.dirt.appended_bytes += header.size() as u64;
+        ended.and_then(aborted_entry)
     }
 
     /// Takes note of the epoch of a batch that is in the log. Batches from old brokers have none.
@@ -296,9 +320,12 @@ impl Log {
     }
 
     /// Adds to the transaction index; what the disk has no room for is kept until it has.
-    fn note_aborted(&mut self, aborted: AbortedTransaction) {
-        if !self.unnoted_aborts.is_empty() || self.active_mut().note_aborted(&aborted).is_err() {
-            self.unnoted_aborts.push(aborted);
+    fn note_aborted(&mut self, aborted: &[AbortedTransaction]) {
+        if aborted.is_empty() {
+            return;
+        }
+        if !self.unnoted_aborts.is_empty() || self.active_mut().note_aborted(aborted).is_err() {
+            self.unnoted_aborts.extend_from_slice(aborted);
         }
     }
 

@@ -165,7 +165,7 @@ impl Log {
         if self.segments.is_empty() || is_flushed && !changed {
             return None;
         }
-        let blocked = self.prepare_flush().err();
+        let blocked = self.prepare_flush(extent).err();
         let first = self.segment_of(self.dirt.dirty_from);
         let to_sync = |(index, segment): (usize, &Segment)| ToSync {
             file: segment.file().clone(),
@@ -198,9 +198,11 @@ impl Log {
 
     /// Cuts off what a failed write left, so that the job does not make it durable, and writes what the
     /// files of closed segments still lack.
-    fn prepare_flush(&mut self) -> Result<(), LogError> {
+    fn prepare_flush(&mut self, extent: Extent) -> Result<(), LogError> {
         self.mend()?;
-        self.note_kept_aborts()?;
+        if extent == Extent::Everything {
+            self.note_kept_aborts()?;
+        }
         let (first, active) = (self.segment_of(self.dirt.dirty_from), self.segments.len() - 1);
         self.segments[first.min(active)..active].iter_mut().try_for_each(Segment::finish_indexes)
     }

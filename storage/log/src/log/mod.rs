@@ -63,7 +63,8 @@ pub struct Log {
     pub(crate) generation: u64,
     pub(crate) epochs: EpochHistory,
     pub(crate) producers: ProducerStates,
-    /// Aborted transactions of the active segment that the disk had no room to note.
+    /// Aborted transactions of the active segment that its index does not have yet: the disk had no room, or
+    /// they can wait.
     pub(crate) unnoted_aborts: Vec<AbortedTransaction>,
     /// All batches below are on the disk.
     pub(crate) flushed_to: Offset,

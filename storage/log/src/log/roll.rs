@@ -74,11 +74,15 @@ impl Log {
 
     /// Writes the entries that the transaction index still lacks.
     pub(super) fn note_kept_aborts(&mut self) -> Result<(), LogError> {
-        while let Some(aborted) = self.unnoted_aborts.first().copied() {
-            self.active_mut().note_aborted(&aborted)?;
-            self.unnoted_aborts.remove(0);
+        if self.unnoted_aborts.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let kept = std::mem::take(&mut self.unnoted_aborts);
+        let noted = self.active_mut().note_aborted(&kept);
+        if noted.is_err() {
+            self.unnoted_aborts = kept;
+        }
+        noted
     }
 
     /// Begins a new segment.

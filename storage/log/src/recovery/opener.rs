@@ -265,7 +265,7 @@ fn note_again(
     log.note_epoch(&found.header);
     let ended = log.producers.update(&found.header, control);
     if let Some(aborted) = ended.and_then(aborted_entry) {
-        log.segments[index].note_aborted(&aborted)?;
+        log.segments[index].note_aborted(&[aborted])?;
     }
     log.end = found.header.next_offset();
     Ok(())

@@ -330,7 +330,7 @@ impl Segment {
     }
 
     /// Adds an aborted transaction to the transaction index.
-    pub(crate) fn note_aborted(&mut self, aborted: &AbortedTransaction) -> Result<(), LogError> {
+    pub(crate) fn note_aborted(&mut self, aborted: &[AbortedTransaction]) -> Result<(), LogError> {
         let (home, base) = (self.view.file.home(), self.view.file.base());
         let index = self.aborted.get_or_insert_with(|| {
             Box::new(TxnIndex::new(home.disk.clone(), home.file(base, Kind::TxnIndex)))

@@ -137,23 +137,25 @@ impl TxnIndex {
         })
     }
 
-    /// Adds the transaction that an abort marker just ended.
+    /// Adds the transactions that abort markers just ended, with one write.
     ///
     /// # Errors
-    /// `OutOfOrder` where the marker is not above the newest; the index stays as it was.
-    pub fn append(&mut self, aborted: &AbortedTransaction) -> Result<(), TxnIndexError> {
-        if aborted.last_offset <= self.last {
-            return Err(TxnIndexError::OutOfOrder {
-                path: self.path.clone(),
-                offset: aborted.last_offset,
-                last: self.last,
-            });
+    /// `OutOfOrder` where a marker is not above the one before; the index stays as it was.
+    pub fn append(&mut self, aborted: &[AbortedTransaction]) -> Result<(), TxnIndexError> {
+        let mut last = self.last;
+        for entry in aborted {
+            let offset = entry.last_offset;
+            if offset <= last {
+                return Err(TxnIndexError::OutOfOrder { path: self.path.clone(), offset, last });
+            }
+            last = offset;
         }
         let file = self.disk.open(&self.path, Open::Create).map_err(|cause| self.io(cause))?;
         let position = self.entries * TXN_INDEX_ENTRY_BYTES as u64;
-        file.write_at(&[IoSlice::new(&encode(aborted))], position).map_err(|cause| self.io(cause))?;
-        self.entries += 1;
-        self.last = aborted.last_offset;
+        let bytes: Vec<u8> = aborted.iter().flat_map(encode).collect();
+        file.write_at(&[IoSlice::new(&bytes)], position).map_err(|cause| self.io(cause))?;
+        self.entries += aborted.len() as u64;
+        self.last = last;
         Ok(())
     }
 
@@ -337,7 +339,7 @@ mod tests {
     fn an_entry_has_kafkas_bytes() {
         let (_kept, mut index) = empty();
         assert!(!index.path().exists(), "no file before the first abort");
-        index.append(&aborted(0x0a, 0x0b, 0x0c, 0x0d)).unwrap();
+        index.append(&[aborted(0x0a, 0x0b, 0x0c, 0x0d)]).unwrap();
         let bytes = std::fs::read(index.path()).unwrap();
         let expected: Vec<u8> = [0, 0]
             .into_iter()
@@ -350,7 +352,7 @@ mod tests {
     fn transactions_that_touch_the_range_are_collected() {
         let (_kept, mut index) = empty();
         for entry in [aborted(1, 0, 10, 5), aborted(2, 5, 20, 11), aborted(3, 12, 30, 31)] {
-            index.append(&entry).unwrap();
+            index.append(&[entry]).unwrap();
         }
         let found = |from, upper| {
             let collected = index.collect(Offset(from), Offset(upper)).unwrap();
@@ -367,12 +369,13 @@ mod tests {
     #[test]
     fn a_marker_must_follow_the_one_before() {
         let (_kept, mut index) = empty();
-        index.append(&aborted(1, 0, 10, 5)).unwrap();
-        let refused = index.append(&aborted(2, 0, 10, 5));
+        index.append(&[aborted(1, 0, 10, 5)]).unwrap();
+        let refused = index.append(&[aborted(2, 0, 10, 5)]);
         assert!(
             matches!(refused, Err(TxnIndexError::OutOfOrder { offset: Offset(10), last: Offset(10), .. })),
             "{refused:?}"
         );
+        assert!(index.append(&[aborted(3, 0, 12, 5), aborted(4, 0, 11, 5)]).is_err());
         assert_eq!(index.len(), 1);
     }
 
@@ -380,23 +383,23 @@ mod tests {
     fn truncation_drops_what_ended_above() {
         let (_kept, mut index) = empty();
         for entry in [aborted(1, 0, 10, 5), aborted(2, 5, 20, 11), aborted(3, 12, 30, 31)] {
-            index.append(&entry).unwrap();
+            index.append(&[entry]).unwrap();
         }
         index.truncate_to(Offset(20)).unwrap();
         assert_eq!(index.len(), 1);
         let reopened = TxnIndex::open(index.disk.clone(), index.path.clone()).unwrap().unwrap();
         assert_eq!((reopened.len(), reopened.last), (1, Offset(10)));
-        index.append(&aborted(4, 11, 15, 16)).unwrap();
+        index.append(&[aborted(4, 11, 15, 16)]).unwrap();
         index.truncate_to(Offset(0)).unwrap();
         assert!(index.is_empty());
-        index.append(&aborted(4, 0, 1, 2)).unwrap();
+        index.append(&[aborted(4, 0, 1, 2)]).unwrap();
     }
 
     #[test]
     fn a_file_that_no_index_has_is_told() {
         let (kept, mut index) = empty();
-        index.append(&aborted(1, 0, 10, 5)).unwrap();
-        index.append(&aborted(1, 11, 20, 21)).unwrap();
+        index.append(&[aborted(1, 0, 10, 5)]).unwrap();
+        index.append(&[aborted(1, 11, 20, 21)]).unwrap();
         index.sanity_check(Offset(10)).unwrap();
         let below = index.sanity_check(Offset(11)).unwrap_err();
         assert!(matches!(below, TxnIndexError::Damaged { position: 0, .. }), "{below}");
@@ -426,9 +429,9 @@ mod tests {
             for (producer, (gap, back)) in steps.into_iter().enumerate() {
                 marker += gap;
                 let entry = aborted(producer as i64, (marker - back).max(0), marker, marker + 1);
-                index.append(&entry).unwrap();
                 entries.push(entry);
             }
+            entries.chunks(7).for_each(|some| index.append(some).unwrap());
             let upper = Offset(from + width);
             // No transaction was open beside another one, so an entry at or above `upper` ends the search.
             let decisive = entries.iter().position(|entry| entry.last_stable_offset >= upper);

@@ -80,6 +80,24 @@ fn a_reader_of_committed_records_sees_the_aborted_transactions_and_all_up_to_the
 }
 
 #[test]
+fn what_an_end_aborted_is_indexed_with_the_next_append_or_flush_of_everything() {
+    type Then = fn(&mut Log);
+    let writes: [Then; 3] =
+        [|log| assert!(produce_as(log, 1, 700).is_ok()), |log| flush(log), |log| log.close().unwrap()];
+    for then in writes {
+        let world = World::new(segments_of(1 << 20));
+        let mut log = ended(&world);
+        let before = log.aborted_transactions(Offset(0), log.end()).unwrap();
+        flush_batches(&mut log);
+        let index = world.path().join("00000000000000000000.txnindex");
+        assert!(!index.exists() && log.flushed_to() == log.end());
+        then(&mut log);
+        assert_eq!(std::fs::metadata(&index).unwrap().len(), 2 * 34);
+        assert_eq!(log.aborted_transactions(Offset(0), log.end()).unwrap(), before);
+    }
+}
+
+#[test]
 fn the_batches_behind_an_offset_are_visited_from_any_thread_and_no_others() {
     let world = World::new(segments_of(150));
     let log = ended(&world);

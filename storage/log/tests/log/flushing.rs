@@ -64,8 +64,8 @@ fn a_truncation_takes_back_what_was_flushed() {
 
 #[test]
 fn few_logs_are_synced_file_by_file_and_many_by_one_sync_of_their_file_system() {
-    let mut many = Logs::new(100);
-    assert_eq!(many.flush(Together::of(100)), vec![Offset(2); 100]);
+    let mut many = Logs::new(200);
+    assert_eq!(many.flush(Together::of(200)), vec![Offset(2); 200]);
     assert_eq!((many.disk.file_systems(), many.disk.files()), (1, 0));
     let mut few = Logs::new(3);
     assert_eq!(few.flush(Together::of(3)), vec![Offset(2); 3]);
