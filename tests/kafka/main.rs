@@ -15,4 +15,5 @@ mod mirror_writes;
 mod one_node;
 mod quickstart;
 mod side_by_side;
+mod source_lost;
 mod tools_golden;

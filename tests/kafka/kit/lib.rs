@@ -16,6 +16,7 @@ pub mod kafka;
 pub mod kit_files;
 pub mod old_dataset;
 pub mod old_kafka;
+pub mod overheard;
 pub mod ports;
 pub mod process;
 pub mod raw;

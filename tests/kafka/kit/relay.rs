@@ -30,6 +30,16 @@ struct Shared {
     open: Mutex<Vec<TcpStream>>,
     /// When the next byte may pass.
     next: Mutex<Instant>,
+    listener: Option<Arc<dyn Listener>>,
+    connections: AtomicU64,
+}
+
+/// Hears what passes, before it is passed on.
+pub trait Listener: Send + Sync + std::fmt::Debug {
+    /// Bytes of a client.
+    fn asked(&self, connection: u64, bytes: &[u8]);
+    /// Bytes of the server.
+    fn answered(&self, connection: u64, bytes: &[u8]);
 }
 
 impl Relay {
@@ -38,8 +48,16 @@ impl Relay {
     /// # Panics
     /// Where the port cannot be bound.
     pub fn start() -> Relay {
+        Relay::heard_by(None)
+    }
+
+    /// `start`, with somebody who hears everything.
+    ///
+    /// # Panics
+    /// Where the port cannot be bound.
+    pub fn heard_by(listener: Option<Arc<dyn Listener>>) -> Relay {
         let port = free_port();
-        let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port was free");
+        let socket = TcpListener::bind(("127.0.0.1", port)).expect("the port was free");
         let shared = Arc::new(Shared {
             rate: AtomicU64::new(u64::MAX),
             cut: AtomicBool::new(false),
@@ -47,9 +65,11 @@ impl Relay {
             target: Mutex::new(None),
             open: Mutex::new(Vec::new()),
             next: Mutex::new(Instant::now()),
+            listener,
+            connections: AtomicU64::new(0),
         });
         let accepting = shared.clone();
-        thread::spawn(move || accept(&listener, &accepting));
+        thread::spawn(move || accept(&socket, &accepting));
         Relay { port, shared }
     }
 
@@ -118,8 +138,8 @@ impl Shared {
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    for client in listener.incoming() {
+fn accept(socket: &TcpListener, shared: &Arc<Shared>) {
+    for client in socket.incoming() {
         if shared.ended.load(Ordering::SeqCst) {
             return;
         }
@@ -132,17 +152,27 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let clone = |stream: &TcpStream| stream.try_clone().expect("a descriptor is left");
         shared.open.lock().expect("no holder panics").extend([clone(&client), clone(&server)]);
         let (up, down) = ((clone(&client), clone(&server)), (server, client));
-        let pacing = shared.clone();
-        thread::spawn(move || pump(up.0, up.1, |_| ()));
-        thread::spawn(move || pump(down.0, down.1, |bytes| pacing.pace(bytes)));
+        let connection = shared.connections.fetch_add(1, Ordering::Relaxed);
+        let (asking, answering) = (shared.clone(), shared.clone());
+        thread::spawn(move || {
+            pump(up.0, up.1, |bytes| {
+                asking.listener.iter().for_each(|listener| listener.asked(connection, bytes));
+            });
+        });
+        thread::spawn(move || {
+            pump(down.0, down.1, |bytes| {
+                answering.pace(bytes.len());
+                answering.listener.iter().for_each(|listener| listener.answered(connection, bytes));
+            });
+        });
     }
 }
 
 /// Copies until either side ends; then both end.
-fn pump(mut from: TcpStream, mut to: TcpStream, before: impl Fn(usize)) {
+fn pump(mut from: TcpStream, mut to: TcpStream, before: impl Fn(&[u8])) {
     let mut chunk = vec![0; CHUNK_BYTES];
     while let Ok(count @ 1..) = from.read(&mut chunk) {
-        before(count);
+        before(&chunk[..count]);
         if to.write_all(&chunk[..count]).is_err() {
             break;
         }

@@ -12,6 +12,8 @@ pub struct Report {
     pub mirrored_offset: i64,
     /// The source's high watermark in its last answer; `None` where it never answered.
     pub source_offset: Option<i64>,
+    /// When that answer came, in milliseconds since 1970; `None` where there was none.
+    pub source_known_at_ms: Option<i64>,
     /// How many open transactions were aborted.
     pub aborted: i64,
     /// Where the reset record is.
@@ -37,6 +39,7 @@ fn report(line: &Value) -> ((String, i64), Report) {
         version: needed("stateVersion"),
         mirrored_offset: needed("mirroredOffset"),
         source_offset: number("sourceOffsetLastKnown"),
+        source_known_at_ms: number("sourceOffsetKnownAtMs"),
         aborted: needed("abortedTransactionCount"),
         reset_offset: needed("resetOffset"),
     };

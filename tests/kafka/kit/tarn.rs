@@ -57,6 +57,8 @@ pub struct MirrorPartition {
     pub reason_code: Option<String>,
     /// The same in words.
     pub error_message: Option<String>,
+    /// How long ago the source last answered; `None` where it never did.
+    pub last_fetch_age_ms: Option<i64>,
 }
 
 impl Tarn {
@@ -209,6 +211,23 @@ impl Tarn {
         self.process.as_ref().expect("tarn runs").id()
     }
 
+    /// The processor time that the server has used, user and system.
+    ///
+    /// # Panics
+    /// Where it does not run.
+    pub fn cpu_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("tarn runs");
+        // What follows the command's name, which may hold anything.
+        let after = stat.rsplit(')').next().expect("its name is in parentheses");
+        let ticks: u64 = after
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .map(|number| number.parse::<u64>().expect("a number of clock ticks"))
+            .sum();
+        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+    }
+
     /// Whether the server process is alive.
     pub fn is_running(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| process.ended().is_none())
@@ -311,5 +330,6 @@ fn mirror_partition(line: &Value) -> MirrorPartition {
         lag: line["lag"].as_i64().filter(|lag| *lag >= 0),
         reason_code: text("reasonCode").filter(|code| !code.is_empty()),
         error_message: text("errorMessage").filter(|message| !message.is_empty()),
+        last_fetch_age_ms: line["lastFetchAgeMs"].as_i64(),
     }
 }
