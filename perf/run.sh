@@ -55,7 +55,7 @@ done
 } >&2
 options=(--root "$PWD" --kit "$kit" --tarn "${TARN_BIN:-$target/release/tarn}")
 if [ "$run" = lag ]; then
-    bash tests/needs.sh librdkafka >&2
+    bash tests/needs.sh clients >&2
     options+=(--python "$kit/venv/bin/python")
 fi
 

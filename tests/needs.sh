@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Installs what tests/run.sh and perf/run.sh need beyond Rust: `packages`, Debian packages for the commands
-# that are missing, where that may be done, or says how; `librdkafka`, a Python with confluent-kafka in
-# target/kit/venv (TARN_KIT names another directory for target/kit). Does nothing where all is there.
+# that are missing, where that may be done, or says how; `clients`, a Python with confluent-kafka (a recent
+# librdkafka) and kafka-python in target/kit/venv, and a reader built on franz-go in target/kit/franz-go (TARN_KIT
+# names another directory for target/kit). Does nothing where all is there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 kit=${TARN_KIT:-$PWD/target/kit}
 librdkafka_version=2.16.1
+kafka_python_version=3.0.12
+go_version=1.25
 
 install_packages() {
     local wanted=() command package
@@ -30,21 +33,39 @@ install_packages() {
     apt-get install -y -q --no-install-recommends "${wanted[@]}"
 }
 
-install_librdkafka() {
-    if [ "$(cat "$kit/venv/stamp" 2> /dev/null)" = "$librdkafka_version" ]; then return 0; fi
+install_python_clients() {
+    local wanted=("confluent-kafka==$librdkafka_version" "kafka-python==$kafka_python_version")
+    if [ "$(cat "$kit/venv/stamp" 2> /dev/null)" = "${wanted[*]}" ]; then return 0; fi
     rm -rf "$kit/venv"
     mkdir -p "$kit"
     python3 -m venv "$kit/venv"
-    "$kit/venv/bin/python" -m pip install -q --disable-pip-version-check "confluent-kafka==$librdkafka_version"
-    echo "$librdkafka_version" > "$kit/venv/stamp"
+    "$kit/venv/bin/python" -m pip install -q --disable-pip-version-check "${wanted[@]}"
+    echo "${wanted[*]}" > "$kit/venv/stamp"
+}
+
+# Go is not installed: the one that Debian 12 has is too old.
+build_franz_go() {
+    local stamp
+    if ! command -v go > /dev/null; then
+        echo "missing: Go $go_version or newer" >&2
+        return 1
+    fi
+    stamp=$(cat tests/clients/franz-go/* <(go version) | sha256sum)
+    if [ "$(cat "$kit/franz-go/stamp" 2> /dev/null)" = "$stamp" ]; then return 0; fi
+    mkdir -p "$kit/franz-go"
+    go -C tests/clients/franz-go build -o "$kit/franz-go/read_back" .
+    echo "$stamp" > "$kit/franz-go/stamp"
 }
 
 for need in "$@"; do
     case $need in
     packages) install_packages ;;
-    librdkafka) install_librdkafka ;;
+    clients)
+        install_python_clients
+        build_franz_go
+        ;;
     *)
-        echo "tests/needs.sh: $need is neither packages nor librdkafka" >&2
+        echo "tests/needs.sh: $need is neither packages nor clients" >&2
         exit 2
         ;;
     esac

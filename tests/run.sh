@@ -185,6 +185,6 @@ else
     fi
 fi
 part "Apache Kafka's jars and class archives" bash tests/kafka/prepare.sh || finish
-part "librdkafka" bash tests/needs.sh librdkafka || finish
+part "clients in Python and Go" bash tests/needs.sh clients || finish
 integration_tests "$inside"
 finish

@@ -1,4 +1,4 @@
-"""Sends one record with librdkafka and prints what came of it: "written", or the error's name and text.
+"""Sends one record with an idempotent producer of librdkafka and prints what came of it: "written", or the error's name and text.
 
 Arguments: BOOTSTRAP TOPIC PARTITION.
 """
@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 def main():
     bootstrap, topic, partition = sys.argv[1:4]
-    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 20000})
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 20000})
 
     def reported(error, message):
         if error is None:

@@ -15,7 +15,7 @@ use tarn_tests::process::Process;
 use tarn_tests::relay::Relay;
 use tarn_tests::report::{Report, reports};
 use tarn_tests::tarn::{Tarn, TarnOptions};
-use tarn_tests::tools::{java, java_program, librdkafka, tool};
+use tarn_tests::tools::{java, java_program, python, python_program, tool};
 use tarn_tests::waiting::{until, until_some};
 
 const COPIED: Duration = Duration::from_secs(90);
@@ -24,6 +24,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const WRITABLE_WITHIN: Duration = Duration::from_secs(5);
 /// Topics of the applications that write all the time.
 const TOPICS: usize = 100;
+/// Some of them are written by librdkafka.
+const OF_LIBRDKAFKA: usize = 10;
 
 #[test]
 fn a_mirror_whose_source_has_died_becomes_writable_with_everything_that_was_copied() {
@@ -69,7 +71,7 @@ fn a_mirror_whose_source_has_died_becomes_writable_with_everything_that_was_copi
     let said =
         java_program("ReadOnlyProducer", &[&tarn.bootstrap(), "transaction.open", "0"], None, LIMIT).ok();
     assert_eq!(said, format!("written at offset {}\n", stopped[&open].reset_offset + 1));
-    let said = librdkafka("write_refused.py", &[&tarn.bootstrap(), "empty", "0"]).ok();
+    let said = python("write_refused.py", &[&tarn.bootstrap(), "empty", "0"]).ok();
     let empty = ("empty".to_string(), 0);
     assert_eq!(said, format!("written at offset {}\n", stopped[&empty].reset_offset + 1));
     for level in ["read_uncommitted", "read_committed"] {
@@ -97,10 +99,14 @@ fn applications_that_wrote_to_the_source_go_on_at_the_mirror() {
     let files = tempfile::TempDir::with_prefix("tarn-steady-").expect("the temporary directory is writable");
     let (log, stop) = (files.path().join("log"), files.path().join("stop"));
     let mut command = java("tools", "512m");
-    command.arg("SteadyProducers").arg(relay.address()).arg(&stop).args(&topics);
-    let mut steady = Process::spawn("SteadyProducers", command, &log);
+    command.arg("SteadyProducers").arg(relay.address()).arg(&stop).args(&topics[OF_LIBRDKAFKA..]);
+    let mut in_java = Process::spawn("SteadyProducers", command, &log);
+    let mut command = python_program("steady_librdkafka.py");
+    command.arg(relay.address()).arg(&stop).args(&topics[..OF_LIBRDKAFKA]);
+    let mut in_python = Process::spawn("steady_librdkafka.py", command, &files.path().join("python.log"));
     until("applications that are acknowledged, and a mirror that follows", LIMIT, || {
-        acknowledged(&steady.output()).len() > 2000
+        acknowledged(&in_java.output()).len() > 2000
+            && acknowledged(&in_python.output()).len() > 500
             && tarn.describe_mirror("m").iter().filter(|one| one.state == "MIRRORING").count() == TOPICS
     });
 
@@ -109,26 +115,35 @@ fn applications_that_wrote_to_the_source_go_on_at_the_mirror() {
     let stopped = reports(&tarn.mirror("failover", &["--mirror", "m", "--json"]).ok());
     assert!(began.elapsed() < WRITABLE_WITHIN, "{:?}", began.elapsed());
     assert_eq!(stopped.len(), TOPICS);
-    let by_source = acknowledged(&steady.output()).len();
+    let by_source = [&in_java, &in_python].map(|steady| acknowledged(&steady.output()).len());
     relay.connect_to(&tarn.bootstrap());
-    until("applications that go on", LIMIT, || acknowledged(&steady.output()).len() > by_source + 2000);
+    until("applications that go on", LIMIT, || {
+        acknowledged(&in_java.output()).len() > by_source[0] + 2000
+            && acknowledged(&in_python.output()).len() > by_source[1] + 500
+    });
     fs::write(&stop, "").expect("the temporary directory is writable");
-    until("applications that end", LIMIT, || steady.ended().is_some());
-    let output = steady.output();
-    let has_failed = output.lines().any(|line| line.starts_with("failed "));
-    assert!(output.lines().any(|line| line == "ended") && !has_failed, "{output}");
+    until("applications that end", LIMIT, || in_java.ended().is_some() && in_python.ended().is_some());
+    let outputs = [in_java.output(), in_python.output()];
+    for output in &outputs {
+        let has_failed = output.lines().any(|line| line.starts_with("failed "));
+        assert!(output.lines().any(|line| line == "ended") && !has_failed, "{output}");
+    }
+    let output = &outputs[0];
 
-    let acked = acknowledged(&output);
     let everything = read_back(&tarn, "read_uncommitted", &topics);
     let committed = read_back(&tarn, "read_committed", &topics);
-    for (topic, offset, value) in &acked[by_source..] {
+    let by_tarn = outputs
+        .iter()
+        .zip(by_source)
+        .flat_map(|(output, by_source)| acknowledged(output).into_iter().skip(by_source));
+    for (topic, offset, value) in by_tarn {
         let position = stopped[&(topic.clone(), 0)].mirrored_offset;
-        let found: Vec<i64> = everything[topic]
+        let found: Vec<i64> = everything[&topic]
             .iter()
-            .filter(|(at, what)| *at >= position && what == value)
+            .filter(|(at, what)| *at >= position && *what == value)
             .map(|(at, _)| *at)
             .collect();
-        assert_eq!(found, [*offset], "{topic}: {value} is once above {position}");
+        assert_eq!(found, [offset], "{topic}: {value} is once above {position}");
     }
     let copied: BTreeSet<&(i64, String)> = everything.values().flatten().collect();
     assert!(committed.values().flatten().all(|record| copied.contains(record)));

@@ -1,4 +1,5 @@
-//! Programs that clients run: Kafka's Java tools, the programs in `tests/kafka/java`, kcat, librdkafka.
+//! Programs that clients run: Kafka's Java tools, the programs in `tests/kafka/java`, kcat, and clients in
+//! other languages.
 
 use crate::kit_files::{class_path, kit_dir, kit_file, source_root};
 use crate::process::{Finished, guarded, run};
@@ -64,12 +65,29 @@ pub fn kcat(arguments: &[&str], input: Option<&[u8]>) -> Finished {
     run("kcat", command, input, LIMIT)
 }
 
-/// Runs a Python program with the confluent-kafka package (a recent librdkafka).
+/// Runs a Python program of `tests/clients`, which has confluent-kafka (a recent librdkafka) and kafka-python.
 ///
 /// # Panics
 /// Where it does not end in 90 seconds.
-pub fn librdkafka(program: &str, arguments: &[&str]) -> Finished {
-    let mut command = guarded(kit_file("venv/bin/python"));
-    command.arg(source_root().join("tests/clients").join(program)).args(arguments);
+pub fn python(program: &str, arguments: &[&str]) -> Finished {
+    let mut command = python_program(program);
+    command.args(arguments);
     run(program, command, None, LIMIT)
+}
+
+/// The command that runs a Python program of `tests/clients`.
+pub fn python_program(program: &str) -> Command {
+    let mut command = guarded(kit_file("venv/bin/python"));
+    command.arg(source_root().join("tests/clients").join(program));
+    command
+}
+
+/// Runs `tests/clients/franz-go`.
+///
+/// # Panics
+/// Where it does not end in 90 seconds.
+pub fn franz_go(arguments: &[&str]) -> Finished {
+    let mut command = guarded(kit_file("franz-go/read_back"));
+    command.args(arguments);
+    run("franz-go", command, None, LIMIT)
 }
