@@ -9,6 +9,7 @@ mod mirror_control;
 mod mirror_cores;
 mod mirror_existing;
 mod mirror_interrupted;
+mod mirror_large_batches;
 mod mirror_old_sources;
 mod mirror_three_nodes;
 mod mirror_writes;

@@ -56,6 +56,8 @@ pub struct NodeOptions {
     pub features: Vec<String>,
     /// Further lines of `server.properties`; they win over the kit's.
     pub properties: Vec<(String, String)>,
+    /// Its heap, as Java's `-Xmx` takes it, where the kit's is too small.
+    pub heap: Option<&'static str>,
 }
 
 /// One node, running or not.
@@ -67,6 +69,7 @@ pub struct KafkaNode {
     port: u16,
     relayed_port: Option<u16>,
     controller_port: u16,
+    heap: &'static str,
     directory: TempDir,
 }
 
@@ -176,6 +179,7 @@ impl KafkaNode {
             port: free_port(),
             relayed_port: options.relay_port.map(|_| free_port()),
             controller_port: quorum.controller_port,
+            heap: options.heap.unwrap_or("256m"),
             directory,
             process: None,
         };
@@ -226,7 +230,7 @@ impl KafkaNode {
 
     fn spawn(&mut self) {
         assert!(self.process.is_none(), "node {} runs already", self.id);
-        let mut command = java("server", "256m");
+        let mut command = java("server", self.heap);
         command.arg("kafka.Kafka").arg(self.config());
         let log = self.directory.path().join("kafka.log");
         self.process = Some(Process::spawn(&format!("Kafka node {}", self.id), command, &log));
