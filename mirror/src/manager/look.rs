@@ -13,6 +13,7 @@ use crate::source::connections::Connections;
 use crate::source::metadata::{self, SourceMetadata, Topics};
 use crate::source::upstream::{self, Upstream};
 use crate::source::{SourceError, SourceTopic};
+use crate::sync::discovery::is_still_meant;
 
 /// How long the controller may take to add partitions.
 const CREATE_PARTITIONS_MS: i32 = 30_000;
@@ -56,8 +57,13 @@ pub(super) async fn create_partitions(
     }
 }
 
-/// Begins with topics that are new at the source.
-pub(super) async fn start(mirror: &str, topics: Vec<SourceTopic>, cluster: &impl LocalCluster) -> Synced {
+/// Begins with topics that are new at the source, unless the mirror's lists have changed since it was asked.
+pub(super) async fn start(mirror: &str, mut topics: Vec<SourceTopic>, cluster: &impl LocalCluster) -> Synced {
+    let image = cluster.image();
+    topics.retain(|topic| is_still_meant(mirror, &topic.name, &image));
+    if topics.is_empty() {
+        return Ok(());
+    }
     let request = StartMirrorTopicsRequest {
         mirror_name: mirror.into(),
         topics: topics.iter().map(SourceTopic::to_start).collect(),
