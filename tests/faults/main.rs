@@ -1,4 +1,5 @@
-//! Faults: bytes that are no Kafka, sources that are none. Run with `tests/run.sh`.
+//! Faults: bytes that are no Kafka, sources that are none, disks that are full. Run with `tests/run.sh`.
 
 mod bad_input;
 mod bad_mirror;
+mod full_disk;

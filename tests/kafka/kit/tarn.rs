@@ -9,6 +9,7 @@ use crate::waiting::until_some;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -40,6 +41,8 @@ pub struct Tarn {
     directory: TempDir,
     options: TarnOptions,
     environment: Vec<(String, String)>,
+    /// The size of the disk that its log directory is on, where that is one of its own.
+    disk_bytes: Option<u64>,
 }
 
 /// One line of `tarn mirror describe --json`.
@@ -70,6 +73,29 @@ impl Tarn {
         let mut tarn = Tarn::formatted(options);
         tarn.start_again();
         tarn
+    }
+
+    /// `start`, with a log directory on a disk in memory that holds so many bytes and is gone with the process; the
+    /// metadata log is elsewhere.
+    ///
+    /// # Panics
+    /// Where the kernel gives an unprivileged user no mount namespace; otherwise as `start` does.
+    pub fn start_on_small_disk(options: &TarnOptions, bytes: u64) -> Tarn {
+        let mut tarn = Tarn::unformatted(options);
+        tarn.disk_bytes = Some(bytes);
+        tarn.options.properties.push(("metadata.log.dir".to_string(), tarn.metadata().display().to_string()));
+        tarn.write_config();
+        fs::create_dir(tarn.data()).expect("the temporary directory is writable");
+        tarn.start_again();
+        tarn
+    }
+
+    /// The log directory as it is seen from outside the server's mount namespace.
+    ///
+    /// # Panics
+    /// Where it does not run.
+    pub fn data_from_outside(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{}", self.id(), self.data().display()))
     }
 
     /// Formats a directory and starts nothing.
@@ -108,6 +134,7 @@ impl Tarn {
             directory: TempDir::with_prefix("tarn-").expect("the temporary directory is writable"),
             options: options.clone(),
             environment: Vec::new(),
+            disk_bytes: None,
             process: None,
         };
         tarn.write_config();
@@ -176,7 +203,10 @@ impl Tarn {
     /// Where it runs already.
     pub fn spawn(&mut self) {
         assert!(self.process.is_none(), "tarn runs already");
-        let mut command = guarded(tarn_binary());
+        let mut command = match self.disk_bytes {
+            None => guarded(tarn_binary()),
+            Some(bytes) => self.on_small_disk(bytes),
+        };
         command.arg("server").arg(self.config()).envs(self.environment.iter().cloned());
         self.process = Some(Process::spawn("tarn", command, &self.log_file()));
     }
@@ -282,6 +312,25 @@ impl Tarn {
         let lines: Vec<Value> =
             serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error} in {json}"));
         lines.iter().map(mirror_partition).collect()
+    }
+
+    /// The command that runs `tarn` with what follows, in a mount namespace with an empty, formatted disk.
+    fn on_small_disk(&self, bytes: u64) -> Command {
+        // The change of user takes the kernel's promise to end it with the test away, so that it is asked for again.
+        let script = format!(
+            "mount -t tmpfs -o size={bytes} tmpfs '{data}' && '{tarn}' format -t {CLUSTER_ID} -c '{config}' && \
+             exec setpriv --pdeathsig KILL -- '{tarn}' \"$@\"",
+            data = self.data().display(),
+            tarn = tarn_binary().display(),
+            config = self.config().display(),
+        );
+        let mut command = guarded("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", &script, "tarn"]);
+        command
+    }
+
+    fn metadata(&self) -> PathBuf {
+        self.directory.path().join("metadata")
     }
 
     fn write_config(&self) {
