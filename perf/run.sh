@@ -11,12 +11,15 @@ usage() {
 Usage: perf/run.sh mirror [--records N | --gb GB] [--partitions N] [--rounds N] [--peers LIST] [--seed DIR]
                           [--loop-response-bytes N] [--json]
        perf/run.sh lag    [--rates LIST] [--seconds N] [--rounds N] [--peers LIST] [--json]
+       perf/run.sh failover [--topics N] [--partitions N] [--source kafka|tarn] [--rounds N] [--json]
 
   mirror  copies a backlog of 1 KiB records from one Apache Kafka 4.4, in turn by Tarn, by MirrorMaker 2 (4.3.1,
           tuned) into another Kafka 4.4, and by a loop that only receives, checks CRCs and writes. Prints MB/s
           and CPU-seconds per GB of the destination's processes, and their ratios. About 10 minutes.
   lag     from an append at the source to a default consumer (librdkafka) at the destination: Tarn,
           MirrorMaker 2, and the source alone. Prints milliseconds. About 20 minutes.
+  failover  the source of many mirrored partitions is killed: milliseconds from the failover to the first write
+          that each of them takes, and seconds of a restart of Tarn before that. About 10 minutes.
 
 Builds Tarn, and installs what is missing where it may, or says how. TARN_BIN names a tarn that is built
 already, TARN_KIT another directory for jars. Each option: perf/run.sh mirror --help.
@@ -25,7 +28,7 @@ USAGE
 }
 
 case ${1:-} in
-mirror | lag) ;;
+mirror | lag | failover) ;;
 -h | --help)
     usage
     exit 0
@@ -51,7 +54,7 @@ done
 {
     if [ -z "${TARN_BIN:-}" ]; then cargo build --release -q -p tarn; fi
     bash tests/needs.sh packages
-    bash perf/prepare.sh mirrormaker
+    if [ "$run" = failover ]; then bash perf/prepare.sh; else bash perf/prepare.sh mirrormaker; fi
 } >&2
 options=(--root "$PWD" --kit "$kit" --tarn "${TARN_BIN:-$target/release/tarn}")
 if [ "$run" = lag ]; then

@@ -1,7 +1,11 @@
-//! A blocking connection to a broker that knows three requests, spelled out by hand: the measure shares no
-//! code with what it measures.
+//! A blocking connection to a broker that knows a few requests, spelled out by hand: the measure shares no
+//! code with what it measures. Those of clients are here, those that make and fill topics in `topics`, those
+//! of mirrors in `mirrors`.
 //!
 //! Invariant: nothing in an answer is trusted; a length beyond the answer is an error.
+
+mod mirrors;
+pub(crate) mod topics;
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -149,6 +153,10 @@ impl Request {
         request
     }
 
+    fn number16(&mut self, number: i16) {
+        self.0.extend(number.to_be_bytes());
+    }
+
     fn number32(&mut self, number: i32) {
         self.0.extend(number.to_be_bytes());
     }
@@ -206,9 +214,14 @@ impl<'a> Fields<'a> {
         Ok(self.number::<4>()?.max(0) as usize)
     }
 
-    fn skip_string(&mut self) -> io::Result<()> {
+    /// Null is empty.
+    fn string(&mut self) -> io::Result<&'a [u8]> {
         let length = self.number::<2>()?.max(0) as usize;
-        self.bytes(length).map(|_| ())
+        self.bytes(length)
+    }
+
+    fn skip_string(&mut self) -> io::Result<()> {
+        self.string().map(|_| ())
     }
 }
 

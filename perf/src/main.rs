@@ -2,9 +2,11 @@
 //! and runs them.
 
 mod backlog;
+mod batch;
 mod broker_client;
 mod failure;
 mod load;
+mod many_topics;
 mod measure;
 mod peers;
 mod program;
@@ -19,10 +21,13 @@ use serde_json::Value;
 
 use crate::failure::{Doing, Result};
 use crate::load::{Size, VALUE_BYTES};
+use crate::many_topics::ManyTopics;
 use crate::peers::Peer;
 use crate::peers::copy_loop::CopyLoop;
 use crate::peers::kafka::Kit;
+use crate::peers::small_source::SourceKind;
 use crate::peers::tarn::Build;
+use crate::runs::failover::FailoverRun;
 use crate::runs::lag::{LagPeer, LagRun};
 use crate::runs::mirror::MirrorRun;
 
@@ -40,6 +45,8 @@ enum Run {
     Mirror(MirrorArguments),
     /// From an append at the source to a default consumer at the destination, in milliseconds
     Lag(LagArguments),
+    /// Many mirrored partitions lose their source: from the failover to each partition's first write
+    Failover(FailoverArguments),
     /// The loop alone: fetch, check CRCs, write, with one thread. Prints one line of JSON
     Loop {
         /// The source broker, which leads every partition of the topic `backlog`
@@ -118,6 +125,24 @@ struct LagArguments {
 }
 
 #[derive(Args)]
+struct FailoverArguments {
+    /// Topics of the source
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(1..))]
+    topics: u16,
+    /// Partitions of each
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    partitions: u16,
+    /// What the source is
+    #[arg(long, value_name = "KIND", value_enum, default_value = "kafka")]
+    source: SourceKind,
+    /// How often it is lost
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+#[derive(Args)]
 struct Shared {
     /// Print JSON, with every round
     #[arg(long)]
@@ -165,6 +190,10 @@ fn run(run: Run) -> Result<String> {
             let json = arguments.shared.json;
             arguments.lag_run()?.run().map(|report| printed(report, json))
         }
+        Run::Failover(arguments) => {
+            let json = arguments.shared.json;
+            arguments.failover_run()?.run().map(|report| printed(report, json))
+        }
         Run::Loop { source, partitions, response_bytes, into } => {
             let copy = CopyLoop { source, partitions, response_bytes };
             copy.run(&into).map(|copied| format!("{copied}\n")).doing(|| "copying".to_owned())
@@ -205,6 +234,20 @@ impl LagArguments {
             kit: Kit::new(&shared.kit, &shared.root),
             tarn: shared.build(),
             root: shared.root,
+            work: shared.work,
+        })
+    }
+}
+
+impl FailoverArguments {
+    fn failover_run(self) -> Result<FailoverRun> {
+        let shared = self.shared.whole()?;
+        Ok(FailoverRun {
+            topics: ManyTopics::new(self.topics, self.partitions),
+            source: self.source,
+            rounds: usize::from(self.rounds),
+            kit: Kit::new(&shared.kit, &shared.root),
+            tarn: shared.build(),
             work: shared.work,
         })
     }

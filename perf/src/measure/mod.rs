@@ -4,3 +4,5 @@ pub(crate) mod arrival;
 pub(crate) mod cpu;
 pub(crate) mod quantity;
 pub(crate) mod spread;
+pub(crate) mod target;
+pub(crate) mod writable;

@@ -97,6 +97,8 @@ impl Kafka {
             ("transaction.state.log.min.isr", one()),
             ("share.coordinator.state.topic.replication.factor", one()),
             ("share.coordinator.state.topic.min.isr", one()),
+            // So that a batch of a transaction is taken that no coordinator knows: it stays open for ever.
+            ("transaction.partition.verification.enable", "false".to_owned()),
             ("group.initial.rebalance.delay.ms", "0".to_owned()),
         ];
         fs::write(&config, properties(&lines, &[])).doing(|| format!("writing {}", config.display()))?;

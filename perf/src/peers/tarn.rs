@@ -13,7 +13,9 @@ use crate::measure::cpu::{Processes, memory_peak_bytes};
 use crate::program::{Program, guarded, run};
 
 const CLUSTER_ID: &str = "VGFyblBlcmZDb3B5MDAwMQ";
-const MIRROR: &str = "perf";
+const CONFIG: &str = "server.properties";
+/// The mirror's name.
+pub(crate) const MIRROR: &str = "perf";
 const COMMAND_ENDS_IN: Duration = Duration::from_secs(120);
 
 /// The Tarn that is measured.
@@ -39,7 +41,13 @@ pub(crate) struct Tarn {
 impl Tarn {
     /// Formats a directory below `directory` and starts a node there.
     pub(crate) fn start(build: &Build, directory: &Path) -> Result<Tarn> {
-        let config = directory.join("server.properties");
+        Tarn::start_cluster(CLUSTER_ID, build, directory)
+    }
+
+    /// The same for a cluster of this id. A directory may be started again later, on other ports.
+    pub(crate) fn start_cluster(cluster_id: &str, build: &Build, directory: &Path) -> Result<Tarn> {
+        fs::create_dir_all(directory).doing(|| format!("making {}", directory.display()))?;
+        let (config, data) = (directory.join(CONFIG), directory.join("data"));
         let bootstrap = format!("127.0.0.1:{}", free_port()?);
         let controller = format!("127.0.0.1:{}", free_port()?);
         let listeners = format!("PLAINTEXT://{bootstrap},CONTROLLER://{controller}");
@@ -50,15 +58,29 @@ impl Tarn {
             ("listeners", listeners.clone()),
             ("advertised.listeners", listeners),
             ("controller.listener.names", "CONTROLLER".to_owned()),
-            ("log.dirs", directory.join("data").display().to_string()),
+            ("log.dirs", data.display().to_string()),
         ];
         let text = properties(&lines, &build.server);
         fs::write(&config, text).doing(|| format!("writing {}", config.display()))?;
-        let mut format = guarded(&build.binary);
-        format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(&config);
-        run("format", format, directory, COMMAND_ENDS_IN)?;
+        if !data.exists() {
+            let mut format = guarded(&build.binary);
+            format.args(["format", "-t", cluster_id, "-c"]).arg(&config);
+            run("format", format, directory, COMMAND_ENDS_IN)?;
+        }
+        Tarn::serve(build, bootstrap, directory)
+    }
+
+    /// Stops it cleanly and starts it again; the moment when the new process was made.
+    pub(crate) fn restart(self) -> Result<(Tarn, Instant)> {
+        let Tarn { program, build, bootstrap, directory } = self;
+        program.stop()?;
+        let began = Instant::now();
+        Ok((Tarn::serve(&build, bootstrap, &directory)?, began))
+    }
+
+    fn serve(build: &Build, bootstrap: String, directory: &Path) -> Result<Tarn> {
         let mut server = guarded(&build.binary);
-        server.arg("server").arg(&config);
+        server.arg("server").arg(directory.join(CONFIG));
         let mut program = Program::start("tarn", server, &directory.join("tarn.log"))?;
         await_ready(&mut program, &bootstrap)?;
         Ok(Tarn { program, build: build.clone(), bootstrap, directory: directory.to_owned() })
@@ -89,10 +111,10 @@ impl Tarn {
         run("mirror create", create, &self.directory, COMMAND_ENDS_IN).map(|_| ())
     }
 
-    /// Begins to mirror a topic.
-    pub(crate) fn start_mirror(&self, topic: &str) -> Result<()> {
+    /// Begins to mirror a topic, or those that match a pattern.
+    pub(crate) fn start_mirror(&self, topics: &str) -> Result<()> {
         let mut start = self.mirror_command("start");
-        start.args(["--topics", topic]);
+        start.args(["--topics", topics]);
         run("mirror start", start, &self.directory, COMMAND_ENDS_IN).map(|_| ())
     }
 

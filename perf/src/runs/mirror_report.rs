@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::measure::quantity::{Quantity, spreads, table_head, table_line, values};
 use crate::measure::spread::Spread;
+use crate::measure::target::Target;
 use crate::peers::{Copy, Peer};
 
 /// One copy by each peer.
@@ -74,12 +75,6 @@ struct Ratio {
     target: Target,
 }
 
-#[derive(Clone, Copy)]
-enum Target {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
 const RATIOS: [Ratio; 3] = [
     Ratio {
         key: "tarn_loop_mb_per_second",
@@ -128,22 +123,6 @@ impl Trial {
     }
 }
 
-impl Target {
-    fn is_met(self, value: f64) -> bool {
-        match self {
-            Target::AtLeast(bound) => value >= bound,
-            Target::AtMost(bound) => value <= bound,
-        }
-    }
-
-    fn text(self) -> String {
-        match self {
-            Target::AtLeast(bound) => format!("≥ {bound}"),
-            Target::AtMost(bound) => format!("≤ {bound}"),
-        }
-    }
-}
-
 impl Report {
     /// As tables.
     pub(crate) fn text(&self) -> String {
@@ -166,8 +145,7 @@ impl Report {
             writeln!(text, "\n| ratio within a round | | to reach | |\n|---|---|---|---|")?;
         }
         for (ratio, spread) in ratios {
-            let reached = if ratio.target.is_met(spread.median) { "reached" } else { "missed" };
-            let target = ratio.target.text();
+            let (reached, target) = (ratio.target.word(spread.median), ratio.target.text());
             writeln!(text, "| {} | {} | {target} | {reached} |", ratio.title, spread.text(3))?;
         }
         if self.peers().contains(&Peer::Loop) {

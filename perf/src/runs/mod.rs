@@ -1,5 +1,7 @@
 //! The measurements, one file for each.
 
+pub(crate) mod failover;
+mod failover_report;
 pub(crate) mod lag;
 pub(crate) mod mirror;
 mod mirror_report;
