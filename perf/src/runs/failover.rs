@@ -104,7 +104,8 @@ impl FailoverRun {
         let cost = running.stop();
         self.await_state(&tarn, "STOPPED")?;
         let memory_peak_bytes = memory_peak_bytes(&tarn.id().to_string()) as f64;
-        tarn.stop()?;
+        // A clean stop of so many logs takes longer than all that is measured, and would say nothing.
+        drop(tarn);
         Ok(Round { copied, restart, restart_cpu_seconds, writes, cost, memory_peak_bytes })
     }
 
