@@ -11,7 +11,7 @@ usage() {
 Usage: perf/run.sh mirror [--records N | --gb GB] [--partitions N] [--rounds N] [--peers LIST] [--seed DIR]
                           [--loop-response-bytes N] [--json]
        perf/run.sh lag    [--rates LIST] [--seconds N] [--rounds N] [--peers LIST] [--json]
-       perf/run.sh failover [--topics N] [--partitions N] [--source kafka|tarn] [--rounds N] [--json]
+       perf/run.sh failover | restart [--topics N] [--partitions N] [--source kafka|tarn] [--rounds N] [--json]
 
   mirror  copies a backlog of 1 KiB records from one Apache Kafka 4.4, in turn by Tarn, by MirrorMaker 2 (4.3.1,
           tuned) into another Kafka 4.4, and by a loop that only receives, checks CRCs and writes. Prints MB/s
@@ -19,7 +19,9 @@ Usage: perf/run.sh mirror [--records N | --gb GB] [--partitions N] [--rounds N] 
   lag     from an append at the source to a default consumer (librdkafka) at the destination: Tarn,
           MirrorMaker 2, and the source alone. Prints milliseconds. About 20 minutes.
   failover  the source of many mirrored partitions is killed: milliseconds from the failover to the first write
-          that each of them takes, and seconds of a restart of Tarn before that. About 10 minutes.
+          that each of them takes. About 5 minutes.
+  restart a Tarn with many mirrored partitions at rest is stopped, and killed, and started: seconds to its end,
+          to the first answer, to all partitions MIRRORING, and what the source says meanwhile. About 5 minutes.
 
 Builds Tarn, and installs what is missing where it may, or says how. TARN_BIN names a tarn that is built
 already, TARN_KIT another directory for jars. Each option: perf/run.sh mirror --help.
@@ -28,7 +30,7 @@ USAGE
 }
 
 case ${1:-} in
-mirror | lag | failover) ;;
+mirror | lag | failover | restart) ;;
 -h | --help)
     usage
     exit 0
@@ -54,7 +56,10 @@ done
 {
     if [ -z "${TARN_BIN:-}" ]; then cargo build --release -q -p tarn; fi
     bash tests/needs.sh packages
-    if [ "$run" = failover ]; then bash perf/prepare.sh; else bash perf/prepare.sh mirrormaker; fi
+    case $run in
+    failover | restart) bash perf/prepare.sh ;;
+    *) bash perf/prepare.sh mirrormaker ;;
+    esac
 } >&2
 options=(--root "$PWD" --kit "$kit" --tarn "${TARN_BIN:-$target/release/tarn}")
 if [ "$run" = lag ]; then

@@ -30,6 +30,7 @@ use crate::peers::tarn::Build;
 use crate::runs::failover::FailoverRun;
 use crate::runs::lag::{LagPeer, LagRun};
 use crate::runs::mirror::MirrorRun;
+use crate::runs::restart::RestartRun;
 
 /// Measurements of Tarn.
 #[derive(Parser)]
@@ -46,7 +47,9 @@ enum Run {
     /// From an append at the source to a default consumer at the destination, in milliseconds
     Lag(LagArguments),
     /// Many mirrored partitions lose their source: from the failover to each partition's first write
-    Failover(FailoverArguments),
+    Failover(ManyArguments),
+    /// Many mirrored partitions at rest: Tarn is stopped and killed, and started again
+    Restart(ManyArguments),
     /// The loop alone: fetch, check CRCs, write, with one thread. Prints one line of JSON
     Loop {
         /// The source broker, which leads every partition of the topic `backlog`
@@ -125,7 +128,7 @@ struct LagArguments {
 }
 
 #[derive(Args)]
-struct FailoverArguments {
+struct ManyArguments {
     /// Topics of the source
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(1..))]
     topics: u16,
@@ -135,7 +138,7 @@ struct FailoverArguments {
     /// What the source is
     #[arg(long, value_name = "KIND", value_enum, default_value = "kafka")]
     source: SourceKind,
-    /// How often it is lost
+    /// How often it is measured
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     #[command(flatten)]
@@ -194,6 +197,10 @@ fn run(run: Run) -> Result<String> {
             let json = arguments.shared.json;
             arguments.failover_run()?.run().map(|report| printed(report, json))
         }
+        Run::Restart(arguments) => {
+            let json = arguments.shared.json;
+            arguments.restart_run()?.run().map(|report| printed(report, json))
+        }
         Run::Loop { source, partitions, response_bytes, into } => {
             let copy = CopyLoop { source, partitions, response_bytes };
             copy.run(&into).map(|copied| format!("{copied}\n")).doing(|| "copying".to_owned())
@@ -239,7 +246,7 @@ impl LagArguments {
     }
 }
 
-impl FailoverArguments {
+impl ManyArguments {
     fn failover_run(self) -> Result<FailoverRun> {
         let shared = self.shared.whole()?;
         Ok(FailoverRun {
@@ -250,6 +257,11 @@ impl FailoverArguments {
             tarn: shared.build(),
             work: shared.work,
         })
+    }
+
+    fn restart_run(self) -> Result<RestartRun> {
+        let FailoverRun { topics, source, rounds, tarn, kit, work } = self.failover_run()?;
+        Ok(RestartRun { topics, source, rounds, tarn, kit, work })
     }
 }
 

@@ -14,8 +14,10 @@ use crate::program::until;
 /// A pattern that the name of each matches.
 pub(crate) const PATTERN: &str = "many-.*";
 
-const RECORDS: u8 = 3;
-const VALUE: &[u8] = &[b'v'; 100];
+/// Records of a batch.
+pub(crate) const RECORDS: u8 = 3;
+/// The value of each.
+pub(crate) const VALUE: &[u8] = &[b'v'; 100];
 /// One partition of so many has an open transaction.
 const OPEN_IN_ONE_OF: usize = 10;
 /// Topics that are created by one request.

@@ -18,8 +18,8 @@ use crate::failure::{Doing, Failure, Result};
 
 /// How often a condition is looked at.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How long a program may take to stop by itself.
-const STOPPED_IN: Duration = Duration::from_secs(60);
+/// How long a program may take to stop by itself, with very many files to sync on a busy disk.
+const STOPPED_IN: Duration = Duration::from_secs(300);
 /// How many lines of a failed program's output are shown.
 const TAIL_LINES: usize = 15;
 

@@ -94,6 +94,11 @@ fn own_cpu_seconds() -> Option<f64> {
     Some(times("self")?.iter().sum())
 }
 
+/// What the programs have used that this process started and that have ended.
+pub(crate) fn ended_cpu_seconds() -> f64 {
+    times("self").map_or(f64::NAN, |times| times[2..].iter().sum())
+}
+
 /// Seconds of a process in user space and in the kernel, and the same of its children that have ended.
 fn times(process: &str) -> Option<[f64; 4]> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
@@ -158,10 +163,12 @@ mod tests {
     #[test]
     fn a_program_that_ended_counts_as_its_own() {
         let (own, alone) = (own_cpu_seconds().unwrap(), cpu_seconds("self").unwrap());
+        let ended = ended_cpu_seconds();
         let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
         assert!(std::process::Command::new("sh").args(["-c", script]).status().unwrap().success());
         let (own, alone) = (own_cpu_seconds().unwrap() - own, cpu_seconds("self").unwrap() - alone);
         assert!(own > alone + 0.02, "{own} {alone}");
+        assert!(ended_cpu_seconds() > ended + 0.02);
     }
 
     #[test]

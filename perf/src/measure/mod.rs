@@ -2,6 +2,7 @@
 
 pub(crate) mod arrival;
 pub(crate) mod cpu;
+pub(crate) mod goal;
 pub(crate) mod quantity;
 pub(crate) mod spread;
 pub(crate) mod target;

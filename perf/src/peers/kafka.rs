@@ -76,19 +76,30 @@ impl Kafka {
     /// Starts a node whose files are in `directory`; formats it first where it is new. A directory may be
     /// started again later, on other ports.
     pub(crate) fn start(kit: &Kit, name: &str, directory: &Path) -> Result<Kafka> {
+        Kafka::start_behind(None, kit, name, directory)
+    }
+
+    /// The same with this as the address that it tells others.
+    pub(crate) fn start_behind(
+        relay: Option<&str>,
+        kit: &Kit,
+        name: &str,
+        directory: &Path,
+    ) -> Result<Kafka> {
         fs::create_dir_all(directory).doing(|| format!("making {}", directory.display()))?;
         let (config, data) = (directory.join("server.properties"), directory.join("data"));
         let bootstrap = format!("127.0.0.1:{}", free_port()?);
         let controller = format!("127.0.0.1:{}", free_port()?);
         let listeners = format!("PLAINTEXT://{bootstrap},CONTROLLER://{controller}");
+        let advertised = format!("PLAINTEXT://{},CONTROLLER://{controller}", relay.unwrap_or(&bootstrap));
         let one = || "1".to_owned();
         let lines = [
             ("process.roles", "broker,controller".to_owned()),
             ("node.id", one()),
             // Static voters: their address may change with each start.
             ("controller.quorum.voters", format!("1@{controller}")),
-            ("listeners", listeners.clone()),
-            ("advertised.listeners", listeners),
+            ("listeners", listeners),
+            ("advertised.listeners", advertised),
             ("controller.listener.names", "CONTROLLER".to_owned()),
             ("log.dirs", data.display().to_string()),
             ("offsets.topic.replication.factor", one()),

@@ -4,6 +4,7 @@
 pub(crate) mod copy_loop;
 pub(crate) mod kafka;
 pub(crate) mod mirrormaker;
+pub(crate) mod relay;
 pub(crate) mod small_source;
 pub(crate) mod tarn;
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::ValueEnum;
 
 use super::kafka::{Kafka, Kit};
+use super::relay::Relay;
 use super::tarn::{Build, Tarn};
 use crate::failure::Result;
 
@@ -47,12 +48,30 @@ pub(crate) enum SmallSource {
 impl SmallSource {
     /// Starts one with its files in `directory`, where an earlier one may have left some.
     pub(crate) fn start(kind: SourceKind, kit: &Kit, build: &Build, directory: &Path) -> Result<SmallSource> {
-        match kind {
-            SourceKind::Kafka => Kafka::start(kit, "source", directory).map(SmallSource::Kafka),
-            SourceKind::Tarn => {
-                Tarn::start_cluster(SOURCE_CLUSTER_ID, build, directory).map(SmallSource::Tarn)
+        SmallSource::start_behind(None, kind, kit, build, directory)
+    }
+
+    /// The same with a relay that mirrors are to ask.
+    pub(crate) fn start_behind(
+        relay: Option<&Relay>,
+        kind: SourceKind,
+        kit: &Kit,
+        build: &Build,
+        directory: &Path,
+    ) -> Result<SmallSource> {
+        let behind = relay.map(Relay::address);
+        let source = match kind {
+            SourceKind::Kafka => {
+                Kafka::start_behind(behind, kit, "source", directory).map(SmallSource::Kafka)?
             }
+            SourceKind::Tarn => {
+                Tarn::start_behind(behind, SOURCE_CLUSTER_ID, build, directory).map(SmallSource::Tarn)?
+            }
+        };
+        if let Some(relay) = relay {
+            relay.point_at(source.bootstrap());
         }
+        Ok(source)
     }
 
     /// The address of its listener.

@@ -41,22 +41,29 @@ pub(crate) struct Tarn {
 impl Tarn {
     /// Formats a directory below `directory` and starts a node there.
     pub(crate) fn start(build: &Build, directory: &Path) -> Result<Tarn> {
-        Tarn::start_cluster(CLUSTER_ID, build, directory)
+        Tarn::start_behind(None, CLUSTER_ID, build, directory)
     }
 
-    /// The same for a cluster of this id. A directory may be started again later, on other ports.
-    pub(crate) fn start_cluster(cluster_id: &str, build: &Build, directory: &Path) -> Result<Tarn> {
+    /// The same for a cluster of this id, which tells others that its address is the relay's. A directory may be
+    /// started again later, on other ports.
+    pub(crate) fn start_behind(
+        relay: Option<&str>,
+        cluster_id: &str,
+        build: &Build,
+        directory: &Path,
+    ) -> Result<Tarn> {
         fs::create_dir_all(directory).doing(|| format!("making {}", directory.display()))?;
         let (config, data) = (directory.join(CONFIG), directory.join("data"));
         let bootstrap = format!("127.0.0.1:{}", free_port()?);
         let controller = format!("127.0.0.1:{}", free_port()?);
         let listeners = format!("PLAINTEXT://{bootstrap},CONTROLLER://{controller}");
+        let advertised = format!("PLAINTEXT://{},CONTROLLER://{controller}", relay.unwrap_or(&bootstrap));
         let lines = [
             ("process.roles", "broker,controller".to_owned()),
             ("node.id", "1".to_owned()),
             ("controller.quorum.voters", format!("1@{controller}")),
-            ("listeners", listeners.clone()),
-            ("advertised.listeners", listeners),
+            ("listeners", listeners),
+            ("advertised.listeners", advertised),
             ("controller.listener.names", "CONTROLLER".to_owned()),
             ("log.dirs", data.display().to_string()),
         ];
@@ -68,14 +75,6 @@ impl Tarn {
             run("format", format, directory, COMMAND_ENDS_IN)?;
         }
         Tarn::serve(build, bootstrap, directory)
-    }
-
-    /// Stops it cleanly and starts it again; the moment when the new process was made.
-    pub(crate) fn restart(self) -> Result<(Tarn, Instant)> {
-        let Tarn { program, build, bootstrap, directory } = self;
-        program.stop()?;
-        let began = Instant::now();
-        Ok((Tarn::serve(&build, bootstrap, &directory)?, began))
     }
 
     fn serve(build: &Build, bootstrap: String, directory: &Path) -> Result<Tarn> {
@@ -119,14 +118,38 @@ impl Tarn {
     }
 
     /// A clean stop.
-    pub(crate) fn stop(self) -> Result<()> {
-        self.program.stop()
+    pub(crate) fn stop(self) -> Result<Stopped> {
+        let Tarn { program, build, bootstrap, directory } = self;
+        program.stop()?;
+        Ok(Stopped { build, bootstrap, directory })
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(self) -> Stopped {
+        let Tarn { program, build, bootstrap, directory } = self;
+        drop(program);
+        Stopped { build, bootstrap, directory }
     }
 
     fn mirror_command(&self, verb: &str) -> Command {
         let mut command = guarded(&self.build.binary);
         command.args(["mirror", verb, "--bootstrap-server", &self.bootstrap, "--mirror", MIRROR]);
         command
+    }
+}
+
+/// A Tarn that does not run, and can.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    build: Build,
+    bootstrap: String,
+    directory: PathBuf,
+}
+
+impl Stopped {
+    /// Starts it as it was; returns when it serves.
+    pub(crate) fn start(self) -> Result<Tarn> {
+        Tarn::serve(&self.build, self.bootstrap, &self.directory)
     }
 }
 

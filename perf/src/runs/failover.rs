@@ -1,34 +1,27 @@
 //! `perf/run.sh failover`: many mirrored partitions lose their source.
 //!
-//! Each round has a new Tarn. It mirrors everything that the source has, and is then
-//!
-//! 1. stopped and started again while nothing is written: the restart, from the new process to the moment
-//!    when all partitions are MIRRORING;
-//! 2. told to stop everything, with the source killed by SIGKILL just before: the failover, from the command
-//!    to each partition's first accepted write.
+//! Each round has a new Tarn. It mirrors everything that the source has, and is then told to stop everything,
+//! with the source killed by SIGKILL just before: the failover, from the command to each partition's first
+//! accepted write.
 //!
 //! The source keeps its directory from round to round, so it is filled once; a transaction that is open in
 //! some of its partitions stays so.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 
 use super::failover_report::{Report, Round};
 use super::in_new_directory;
-use crate::broker_client::BrokerClient;
+use super::mirrored::{LIMIT, await_copied, await_state, connect};
 use crate::failure::{Doing, Failure, Result};
-use crate::many_topics::{Ends, ManyTopics, PATTERN};
-use crate::measure::cpu::{Processes, cpu_seconds, memory_peak_bytes};
+use crate::many_topics::{ManyTopics, PATTERN};
+use crate::measure::cpu::{Processes, memory_peak_bytes};
 use crate::measure::writable::Writers;
 use crate::peers::kafka::Kit;
 use crate::peers::small_source::{SmallSource, SourceKind};
 use crate::peers::tarn::{Build, MIRROR, Tarn};
-use crate::program::until;
-
-/// How long anything that is measured may take: beyond it, the goal is missed by far.
-const LIMIT: Duration = Duration::from_secs(300);
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -79,14 +72,8 @@ impl FailoverRun {
         tarn.create_mirror(source.bootstrap())?;
         let began = Instant::now();
         tarn.start_mirror(PATTERN)?;
-        self.await_copied(&tarn, &ends)?;
+        await_copied(&self.topics, &tarn, &ends)?;
         let copied = began.elapsed();
-
-        let (tarn, began) = tarn.restart()?;
-        self.await_state(&tarn, "MIRRORING")?;
-        let restart = began.elapsed();
-        let restart_cpu_seconds = cpu_seconds(&tarn.id().to_string()).unwrap_or(f64::NAN);
-        self.await_copied(&tarn, &ends)?;
 
         let writers = Writers::at(tarn.bootstrap(), &self.topics)?;
         let mut control = connect(&tarn)?;
@@ -102,32 +89,10 @@ impl FailoverRun {
             Err(Failure::Wrong(format!("{stopped} topics were stopped of {}", self.topics.topics())))
         })?;
         let cost = running.stop();
-        self.await_state(&tarn, "STOPPED")?;
+        await_state(&self.topics, &tarn, "STOPPED")?;
         let memory_peak_bytes = memory_peak_bytes(&tarn.id().to_string()) as f64;
-        // A clean stop of so many logs takes longer than all that is measured, and would say nothing.
+        // What a clean stop takes, another run measures.
         drop(tarn);
-        Ok(Round { copied, restart, restart_cpu_seconds, writes, cost, memory_peak_bytes })
+        Ok(Round { copied, writes, cost, memory_peak_bytes })
     }
-
-    /// Waits until every partition is MIRRORING and ends where its source does.
-    fn await_copied(&self, tarn: &Tarn, ends: &Ends) -> Result<()> {
-        self.await_state(tarn, "MIRRORING")?;
-        until("a copy that ends like its source", LIMIT, || {
-            let there = self.topics.ends_now(tarn.bootstrap());
-            Ok((there.doing(|| "asking for end offsets".to_owned())? == *ends).then_some(()))
-        })
-    }
-
-    fn await_state(&self, tarn: &Tarn, state: &str) -> Result<()> {
-        let mut broker = connect(tarn)?;
-        let all = self.topics.places().len() as i64;
-        until(&format!("all partitions {state}"), LIMIT, || {
-            let states = broker.mirror_states(MIRROR).doing(|| "asking for the states".to_owned())?;
-            Ok((states.get(state) == Some(&all)).then_some(()))
-        })
-    }
-}
-
-fn connect(tarn: &Tarn) -> Result<BrokerClient> {
-    BrokerClient::connect(tarn.bootstrap()).doing(|| format!("connecting to {}", tarn.bootstrap()))
 }

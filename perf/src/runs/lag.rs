@@ -141,7 +141,7 @@ impl LagRun {
                 tarn.start_mirror(TOPIC)?;
                 Arrival::at(tarn.bootstrap(), TOPIC, ends)?.last(|| tarn.expect_running())?;
                 let seen = self.rates(peer, source, tarn.bootstrap(), &[tarn.id()])?;
-                tarn.stop().map(|()| seen)
+                tarn.stop().map(|_| seen)
             }
             LagPeer::Mirrormaker => {
                 let destination = Kafka::start(&self.kit, "destination", &directory.join("kafka"))?;

@@ -5,6 +5,9 @@ mod failover_report;
 pub(crate) mod lag;
 pub(crate) mod mirror;
 mod mirror_report;
+mod mirrored;
+pub(crate) mod restart;
+mod restart_report;
 
 use std::fs;
 use std::path::Path;
