@@ -11,13 +11,13 @@ use tarn_wire::messages::complete_mirror_stop_request::CompletedMirrorStop;
 use tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic;
 use tarn_wire::messages::{
     BumpLeaderEpochsRequest, CompleteMirrorStopRequest, ConfigRecord, PartitionRecord,
-    PauseMirrorTopicsRequest, RecoverMirrorTopicsRequest, ResumeMirrorTopicsRequest,
+    PauseMirrorTopicsRequest, RecoverMirrorTopicsRequest, RegisterBrokerRecord, ResumeMirrorTopicsRequest,
     StartMirrorTopicsRequest, StopMirrorTopicsRequest, TopicRecord, pause_mirror_topics_request,
     recover_mirror_topics_request, resume_mirror_topics_request, stop_mirror_topics_request,
 };
 use tarn_wire::{ErrorCode, MetadataRecord};
 
-use super::Verb;
+use super::happenings::Verb;
 
 pub(super) const TOPIC: &str = "t";
 pub(super) const MIRROR: &str = "m";
@@ -55,9 +55,13 @@ impl Controller {
             ..PartitionRecord::default()
         };
         let records: Vec<MetadataRecord> = vec![
+            RegisterBrokerRecord { broker_id: BROKER, fenced: false, ..RegisterBrokerRecord::default() }
+                .into(),
             TopicRecord { name: TOPIC.into(), topic_id }.into(),
             partition.into(),
             set(ResourceType::CLUSTER_MIRROR, MIRROR, BOOTSTRAP_SERVERS, "source:9092").into(),
+            // Patterns would be read at each start, which takes longer than all the rest of an event.
+            set(ResourceType::CLUSTER_MIRROR, MIRROR, "topics.exclude", "").into(),
             set(ResourceType::TOPIC, TOPIC, MIRROR_NAME, MIRROR).into(),
             set(ResourceType::TOPIC, TOPIC, MIRROR_DESIRED_STATE, "mirroring:5").into(),
         ];

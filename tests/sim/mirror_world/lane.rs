@@ -5,8 +5,10 @@ use tarn_mirror::reasons::Reason;
 use tarn_mirror::source::metadata::SourceLeader;
 use tarn_record::Offset;
 
+use super::MirrorWorld;
+use super::happenings::Event;
+use super::network::{Channel, Message};
 use super::source::There;
-use super::{Channel, Event, Message, MirrorWorld};
 use crate::simulation::{Schedule, Violation};
 
 /// The most batches of one answer.

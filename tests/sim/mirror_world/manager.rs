@@ -19,7 +19,10 @@ use tarn_wire::messages::write_mirror_states_request::{
 };
 
 use super::controller::PARTITION;
-use super::{Broken, Channel, Event, FlushedFor, Message, MirrorWorld};
+use super::flushing::FlushedFor;
+use super::happenings::Event;
+use super::network::{Channel, Message};
+use super::{Broken, MirrorWorld};
 use crate::simulation::{Schedule, Violation};
 
 const POLICY: RetryPolicy = RetryPolicy { backoff: Backoff { initial_ms: 50, max_ms: 500 }, attempts_max: 3 };

@@ -1,0 +1,124 @@
+//! What is on its way in the world, for how long, and where it arrives.
+
+use tarn_mirror::partition::Bound;
+
+use super::flushing::FlushedFor;
+use super::happenings::Event;
+use super::lane::OfLane;
+use super::manager::{Answer, Order, Task};
+use super::owning_core::Flushing;
+use super::{MirrorWorld, QUICK_MS, leads};
+use crate::simulation::{Schedule, Violation};
+
+/// What is on its way.
+pub(super) enum Message {
+    /// To whoever carries it out.
+    Order(Task, Order),
+    /// To the life of the node that gave the order.
+    Answer(Task, Answer),
+    /// The coordinator's log is flushed up to here, which an answer waits for.
+    StatesFlushed(usize, Task, Answer),
+    /// The log here is.
+    Flushed(Flushing, Vec<FlushedFor>),
+    /// The owning core learns of new metadata.
+    CoreLearns(Bound, tarn_image::Binding),
+    /// So does the manager.
+    ManagerLearns(Bound),
+    /// Between a lane, the source and the owning core.
+    OfLane(u64, OfLane),
+}
+
+/// Messages from one sender to one receiver keep their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Channel {
+    ManagerToCore,
+    ManagerToOthers,
+    LaneToCore,
+    LaneToSource,
+    MetadataToCore,
+    MetadataToManager,
+    ToManager,
+    ToLane,
+    Disk,
+    CoordinatorsDisk,
+}
+
+impl MirrorWorld {
+    pub(super) fn arrived(
+        &mut self,
+        message: Message,
+        schedule: &mut Schedule<Event>,
+    ) -> Result<(), Violation> {
+        match message {
+            Message::Order(task, order) => self.carry_out(task, order, schedule)?,
+            Message::Answer(task, answer) => {
+                if task.0 == self.life {
+                    self.take_answer(task, answer, schedule);
+                }
+            }
+            Message::StatesFlushed(upto, task, answer) => {
+                self.states.flush(upto);
+                self.send(Channel::ToManager, Message::Answer(task, answer), schedule);
+            }
+            Message::Flushed(flushing, waiting) => self.flushed(flushing, waiting, schedule),
+            Message::CoreLearns(bound, binding) => self.core.learns(leads(bound), binding),
+            Message::ManagerLearns(bound) => self.manager_learns(bound),
+            Message::OfLane(serial, message) => self.of_lane(serial, message, schedule)?,
+        }
+        Ok(())
+    }
+
+    /// A coordinator's answer leaves once all that it rests on is flushed.
+    pub(super) fn answer_flushed(
+        &mut self,
+        task: Task,
+        answer: Answer,
+        schedule: &mut Schedule<Event>,
+    ) -> Result<(), Violation> {
+        let upto = self.states.end();
+        if self.states.has_flushed(upto) {
+            self.send(Channel::ToManager, Message::Answer(task, answer), schedule);
+        } else {
+            let message = Message::StatesFlushed(upto, task, answer);
+            self.send(Channel::CoordinatorsDisk, message, schedule);
+        }
+        Ok(())
+    }
+
+    pub(super) fn send(&mut self, channel: Channel, message: Message, schedule: &mut Schedule<Event>) {
+        let now_ms = schedule.now_ms();
+        let most_ms = if self.rng.u8(..4) == 0 { self.slow_ms } else { QUICK_MS };
+        let at_ms = (now_ms + self.rng.i64(0..most_ms)).max(*self.busy_until_ms.get(&channel).unwrap_or(&0));
+        self.busy_until_ms.insert(channel, at_ms);
+        self.send_later(at_ms - now_ms, message, schedule);
+    }
+
+    /// Sends outside of any order.
+    pub(super) fn send_later(&mut self, delay_ms: i64, message: Message, schedule: &mut Schedule<Event>) {
+        self.sent += 1;
+        let kind = kind_of(&message);
+        self.messages.insert(self.sent, message);
+        schedule.after_ms(delay_ms, Event::Arrives(self.sent, kind));
+    }
+}
+
+pub(super) fn kind_of(message: &Message) -> &'static str {
+    match message {
+        Message::Order(_, Order::Read) => "read",
+        Message::Order(_, Order::Write(..)) => "write",
+        Message::Order(_, Order::Gate(_)) => "gate",
+        Message::Order(_, Order::Ends(_)) => "ends",
+        Message::Order(_, Order::EpochEnd(..)) => "epoch end",
+        Message::Order(_, Order::Raise(_)) => "raise",
+        Message::Order(_, Order::Flush) => "flush",
+        Message::Order(_, Order::EndLog(_)) => "end log",
+        Message::Order(_, Order::SourceMetadata) => "source metadata",
+        Message::Order(_, Order::Complete(_)) => "complete",
+        Message::Answer(..) => "answer",
+        Message::StatesFlushed(..) => "states flushed",
+        Message::Flushed(..) => "flushed",
+        Message::CoreLearns(..) => "core learns",
+        Message::ManagerLearns(_) => "manager learns",
+        Message::OfLane(..) => "of the lane",
+    }
+}

@@ -1,0 +1,90 @@
+//! How the world comes to rest once the faults have stopped, and what must be true then.
+
+use tarn_image::DesiredState;
+use tarn_mirror::state::MirrorState;
+
+use super::happenings::{Event, Verb};
+use super::{MirrorWorld, QUICK_MS, leads};
+use crate::simulation::{Schedule, Violation, World as _};
+
+/// How long the world may take to come to rest once the faults have stopped.
+const REST_WITHIN_MS: i64 = 60_000;
+
+impl MirrorWorld {
+    /// Lets the operator want one thing that can be had, and waits for it.
+    pub(super) fn come_to_rest(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
+        self.at_rest = true;
+        self.slow_ms = QUICK_MS;
+        let stops = self.rng.bool();
+        self.source.is_gone = stops && self.rng.bool();
+        let verbs: &[Verb] = if stops { &[Verb::Stop] } else { &[Verb::Resume, Verb::Recover, Verb::Start] };
+        for verb in verbs {
+            self.controller.command(*verb);
+        }
+        self.publish(schedule);
+        schedule.after_ms(0, Event::LooksAtSource);
+        let until_ms = schedule.now_ms() + REST_WITHIN_MS;
+        while !self.rests() {
+            let Some(event) = schedule.next().filter(|_| schedule.now_ms() <= until_ms) else {
+                return Err(Violation::new("rest", format!("it does not come to rest: {}", self.describe())));
+            };
+            if matches!(event, Event::Arrives(..) | Event::Look | Event::LooksAtSource) {
+                self.step(event, schedule)?;
+                self.check()?;
+            }
+        }
+        self.check_rest(schedule)
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.partition.state() == MirrorState::Failed && self.partition.retry_attempt() == -1
+    }
+
+    /// Nothing is left to be done: all is copied, or stopped, or it waits for an operator.
+    fn rests(&self) -> bool {
+        if self.partition.bound() != self.controller.bound() {
+            return false;
+        }
+        match self.controller.bound().desired {
+            DesiredState::Mirroring => {
+                let is_copied = self.lane.is_some()
+                    && self.partition.state() == MirrorState::Mirroring
+                    && self.core.oracle.end() == self.source.end();
+                is_copied || self.is_stuck()
+            }
+            DesiredState::Stopped => true,
+            DesiredState::Stopping | DesiredState::Paused => false,
+        }
+    }
+
+    fn check_rest(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
+        self.core.compare_all()?;
+        let is_beginning = self.core.oracle.is_beginning_of(&self.source.log);
+        let wrong = |text: String| Err(Violation::new("rest", text));
+        if self.controller.bound().desired == DesiredState::Stopped {
+            schedule.tally("rest in STOPPED");
+            let learns = (leads(self.controller.bound()), self.controller.binding().clone());
+            self.core.learns(learns.0, learns.1);
+            let state = self.states.durable()?;
+            if state.state != Some(MirrorState::Stopped) {
+                return wrong(format!("it is stopped, and {:?} is written", state.state));
+            }
+            let before = self.core.oracle.end();
+            self.client_writes(-1, schedule)?;
+            return match self.core.oracle.end() > before {
+                true => Ok(()),
+                false => wrong("it has stopped, and clients may not write".to_owned()),
+            };
+        }
+        if self.is_stuck() {
+            schedule.tally("rest in FAILED");
+            let has_cause = !is_beginning || self.core.oracle.has_local_records();
+            return if has_cause { Ok(()) } else { wrong(format!("failed: {}", self.describe())) };
+        }
+        schedule.tally("rest in MIRRORING");
+        match is_beginning {
+            true => Ok(()),
+            false => Err(Violation::new("identity", format!("at rest: {}", self.describe()))),
+        }
+    }
+}
