@@ -112,7 +112,12 @@ pub enum KnownState {
     /// The coordinator has no state of it.
     None,
     /// Its state.
-    Known(MirrorState),
+    Known {
+        /// The state.
+        state: MirrorState,
+        /// The version of the binding that it was written for: a STOPPED of an older one says nothing of this.
+        version: i64,
+    },
 }
 
 /// The end of a partition's log as its mirror leaves it: up to here the source has what is here.

@@ -80,13 +80,18 @@ async fn read_states(mirror: &str, cluster: &impl LocalCluster, items: &[Item]) 
             let partition = place(topic.topic_id, answer.partition_index);
             let outcome = read_state(&answer);
             if let Outcome::Read(persisted) = &outcome {
-                known.push((partition, persisted.state.map_or(KnownState::None, KnownState::Known)));
+                known.push((partition, known_state(persisted)));
             }
             answers.insert(partition, outcome);
         }
     }
     cluster.set_states(known).await;
     in_order(items, answers, Reason::CoordinatorUnavailable)
+}
+
+fn known_state(persisted: &Persisted) -> KnownState {
+    let version = persisted.version;
+    persisted.state.map_or(KnownState::None, |state| KnownState::Known { state, version })
 }
 
 fn read_state(answer: &MirrorStatePartitionResult) -> Outcome {
@@ -145,7 +150,7 @@ async fn write_states(site: &Site, cluster: &impl LocalCluster, items: &[Item]) 
             let Some(&(state, item)) = asked.get(&partition) else { continue };
             let outcome = match refusal(answer.error_code, &answer.error_message) {
                 None => {
-                    known.push((partition, KnownState::Known(state)));
+                    known.push((partition, KnownState::Known { state, version: item.bound.version }));
                     written(state, item, answer.state_epoch)
                 }
                 Some(why) => match ErrorCode(answer.error_code) {

@@ -391,9 +391,13 @@ impl MirrorWorld {
         self.waits_for = None;
         match &answer {
             Answer::Read(state) => {
-                self.core.set_known_state(state.state.map_or(KnownState::None, KnownState::Known));
+                let version = state.state_version;
+                let known = state.state.map(|state| KnownState::Known { state, version });
+                self.core.set_known_state(known.unwrap_or(KnownState::None));
             }
-            Answer::Written(state, ..) => self.core.set_known_state(KnownState::Known(*state)),
+            &Answer::Written(state, _, version, _) => {
+                self.core.set_known_state(KnownState::Known { state, version });
+            }
             _ => {}
         }
         self.partition.end();

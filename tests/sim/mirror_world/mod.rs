@@ -46,6 +46,8 @@ pub(crate) enum Broken {
     GateNotClosed,
     /// What was asked for under an earlier opening of the gate is appended.
     StaleGenerationAccepted,
+    /// A STOPPED is taken for one of the binding's version, whichever it was written for.
+    OldStopBelieved,
     /// Flushes reach no medium.
     FlushSkipped,
     /// The position of a stop that has begun is forgotten, and another one taken.
@@ -113,6 +115,7 @@ impl World for MirrorWorld {
         "epoch raised",
         "history compared",
         "history parted",
+        "local records found",
         "append",
         "append of a stale generation",
         "append of a higher epoch",

@@ -122,6 +122,12 @@ impl OwningCore {
     }
 
     pub(super) fn set_known_state(&mut self, known: KnownState) {
+        let known = match (known, self.replica.binding()) {
+            (KnownState::Known { state, .. }, Some(binding)) if self.broken == Broken::OldStopBelieved => {
+                KnownState::Known { state, version: binding.desired.version }
+            }
+            (known, _) => known,
+        };
         self.replica.set_known_state(known);
     }
 

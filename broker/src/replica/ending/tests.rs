@@ -74,7 +74,9 @@ fn a_log_is_not_ended_before_its_time_nor_by_another_order() {
             world.bind(Some((DesiredState::Stopping, VERSION + 1)))
         }),
         ("clients may write to it", |world| {
-            world.replica.set_known_state(KnownState::Known(MirrorState::Stopped));
+            world
+                .replica
+                .set_known_state(KnownState::Known { state: MirrorState::Stopped, version: VERSION });
         }),
         ("leader epoch 9 is not above 9", |world| world.order.position.epoch = HERE),
         ("leader epoch 9 is not above 8 at the last mirror position, or below 11", |world| {
@@ -195,7 +197,7 @@ fn clients_write_after_the_end_once_it_is_known_and_only_what_tarn_took_is_known
     let ended = world.end().expect("nothing is in the way");
     let before = world.produce(7, 41);
     assert_eq!(before, Err(ErrorCode::POLICY_VIOLATION), "until the mirror's state says STOPPED");
-    world.replica.set_known_state(KnownState::Known(MirrorState::Stopped));
+    world.replica.set_known_state(KnownState::Known { state: MirrorState::Stopped, version: VERSION });
     assert_eq!(world.produce(1, 0), Ok(ended.log_end), "a fresh one begins at 0");
     assert_eq!(
         world.produce(7, 41),
@@ -301,7 +303,7 @@ fn bind(replica: &mut Replica, rules: &Arc<TopicRules>, desired: Option<(Desired
         Binding::new(Desired { mirror: "m".into(), desired, version, truncation })
     });
     replica.on_metadata(ALONE, rules.clone(), binding);
-    replica.set_known_state(KnownState::Known(MirrorState::Stopping));
+    replica.set_known_state(KnownState::Known { state: MirrorState::Stopping, version: VERSION });
 }
 
 fn set_gate(replica: &mut Replica, gate: Gate) {
