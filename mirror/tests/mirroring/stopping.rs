@@ -31,7 +31,7 @@ fn a_topic_is_stopped_and_its_report_says_what_was_copied() {
     for index in 0..3 {
         assert_eq!(written(&cluster, index), STOPPED);
         let partition = cluster.partition("orders", index).expect("it was begun");
-        assert_eq!(told(&cluster, partition), Some(KnownState::Known(MirrorState::Stopped)));
+        assert_eq!(told(&cluster, partition), Some(stopped_at(2)));
     }
     assert_eq!(resets(&cluster), 3);
     let report = cluster.reports().remove(&partition).expect("it was written");
@@ -235,7 +235,7 @@ fn a_stop_of_many_partitions_takes_few_requests() {
     eventually(|| cluster.wanted("many") == "stopped:1");
     let told = cluster.state().told.clone();
     let asked = cluster.state().asked.clone();
-    let stopped = told.values().filter(|known| **known == KnownState::Known(MirrorState::Stopped));
+    let stopped = told.values().filter(|known| **known == stopped_at(1));
     assert_eq!(stopped.count(), partitions as usize);
     assert_eq!(asked["CompleteMirrorStopRequest"], 1);
     // A request takes 2,000 partitions, and of each of the three coordinators its own.
@@ -283,12 +283,12 @@ fn a_stop_that_the_controller_does_not_complete_is_writable_says_so_and_goes_on_
     let refused = |now: &Standing| now.reason == Some(Reason::ControllerUnavailable);
     let standing = eventually_some(|| mirror.standing(&cluster, "orders", 0).filter(|now| refused(now)));
     assert_eq!(standing.state, MirrorState::Stopped);
-    assert_eq!(told(&cluster, partition), Some(KnownState::Known(MirrorState::Stopped)));
+    assert_eq!(told(&cluster, partition), Some(stopped_at(2)));
     drop(mirror);
     // A core that has begun anew knows nothing until it is told.
     cluster.state().told.clear();
     let mirror = Mirroring::begin(&cluster);
-    eventually(|| told(&cluster, partition) == Some(KnownState::Known(MirrorState::Stopped)));
+    eventually(|| told(&cluster, partition) == Some(stopped_at(2)));
     assert_eq!(cluster.wanted("orders"), "stopping:2");
     cluster.state().completes_nothing = false;
     eventually(|| cluster.wanted("orders") == "stopped:2");
@@ -395,6 +395,11 @@ fn lose_records(source: &Source) {
         log.lead_in(4);
         log.produce(1);
     });
+}
+
+/// STOPPED, written for this version.
+fn stopped_at(version: i64) -> KnownState {
+    KnownState::Known { state: MirrorState::Stopped, version }
 }
 
 /// What its owning core was told last of a partition.
