@@ -273,9 +273,16 @@ impl Replica {
         }
     }
 
-    /// What the coordinator knows of the partition. False where this core does not know of its binding yet.
+    /// What the coordinator knows of the partition; what it knew under an earlier binding, and is told late, changes
+    /// nothing. False where this core does not know of its binding yet.
     pub fn set_known_state(&mut self, known: KnownState) -> bool {
         let Some(binding) = &mut self.binding else { return false };
+        if let (KnownState::Known { version: before, .. }, KnownState::Known { version, .. }) =
+            (binding.known, known)
+            && version < before
+        {
+            return true;
+        }
         binding.known = known;
         self.advance_high_watermark();
         true

@@ -191,6 +191,25 @@ fn a_full_disk_is_said_and_what_was_appended_before_is_gone_on_from() {
 }
 
 #[test]
+fn what_is_told_late_of_an_earlier_stop_changes_nothing() {
+    let mut world = World::new();
+    world.end().expect("nothing is in the way");
+    let stopped = |version| KnownState::Known { state: MirrorState::Stopped, version };
+    world.replica.set_known_state(stopped(VERSION));
+    assert!(world.produce(1, 0).is_ok());
+    // Started again and stopped again, and what was written in between is not told yet.
+    world.bind(Some((DesiredState::Stopping, VERSION + 2)));
+    world.replica.set_known_state(stopped(VERSION));
+    assert_eq!(world.produce(1, 1), Err(ErrorCode::NOT_ENOUGH_REPLICAS));
+    let aligning = KnownState::Known { state: MirrorState::LogAlignment, version: VERSION + 1 };
+    world.replica.set_known_state(aligning);
+    world.replica.set_known_state(stopped(VERSION));
+    assert_eq!(world.produce(1, 1), Err(ErrorCode::POLICY_VIOLATION));
+    world.replica.set_known_state(stopped(VERSION + 2));
+    assert!(world.produce(1, 1).is_ok());
+}
+
+#[test]
 fn clients_write_after_the_end_once_it_is_known_and_only_what_tarn_took_is_known_of_them() {
     let mut world = World::new();
     world.mirror(&[idempotent(7, 40), sent(4, 0, 12)]);
