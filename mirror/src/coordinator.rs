@@ -282,7 +282,10 @@ impl MirrorCoordinator {
         if let Some(report) = report {
             self.reports.insert(named.clone(), report);
         }
-        self.states.insert(named, next);
+        // Of what says nothing nothing is in the log either.
+        if next != PartitionState::default() {
+            self.states.insert(named, next);
+        }
         Ok(state_epoch)
     }
 

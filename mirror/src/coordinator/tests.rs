@@ -148,6 +148,21 @@ fn a_report_is_written_once_for_each_stop() {
 }
 
 #[test]
+fn a_write_that_says_nothing_leaves_nothing() {
+    let mut coordinator = MirrorCoordinator::default();
+    let nothing = WriteMirrorStatePartition {
+        state: -1,
+        last_mirror_offset: -1,
+        leader_epoch: 0,
+        state_epoch: 0,
+        state_version: 0,
+        ..WriteMirrorStatePartition::default()
+    };
+    assert_eq!(records(&mut coordinator, nothing), []);
+    assert_eq!(coordinator, MirrorCoordinator::default());
+}
+
+#[test]
 fn a_report_names_no_more_transactions_than_it_may() {
     let mut coordinator = MirrorCoordinator::default();
     let mut many = stopped(7, 103);
