@@ -67,6 +67,7 @@ impl Log {
         } else if self.dirt.torn {
             self.active().cut_tail()?;
             self.dirt.roll_at.get_or_insert(self.end);
+            self.dirt.changes += 1;
         }
         self.dirt.torn = false;
         Ok(())

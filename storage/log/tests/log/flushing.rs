@@ -108,6 +108,36 @@ fn the_epochs_of_many_logs_are_saved_with_the_rest() {
     assert_eq!(std::fs::read_to_string(saved).unwrap(), "0\n1\n4 0\n");
 }
 
+#[test]
+fn a_flush_of_a_log_that_lacks_nothing_drops_what_a_refused_write_left_whole() {
+    for records in [0, 2] {
+        let (root, disk) = (tempfile::tempdir().unwrap(), Counting::default());
+        let dir = LogDir::open(Arc::new(disk.clone()), root.path(), Descriptors::new(1000)).unwrap();
+        let mut log =
+            Log::create(&dir, TOPIC, PartitionIndex(0), TOPIC_ID, LogConfig::default(), NOW).unwrap();
+        flush(&mut log);
+        if records > 0 {
+            mirror(&mut log, &[batch(0, 2, 4)]).unwrap();
+            flush(&mut log);
+        }
+        let file = root.path().join("orders-0/00000000000000000000.log");
+        let bytes = || std::fs::metadata(&file).unwrap().len();
+        let kept = bytes();
+        let refused = [batch(records, 2, 4), batch(records + 2, 2, 4)];
+        disk.takes(Some(refused[0].bytes().len()));
+        mirror(&mut log, &refused).unwrap_err();
+        disk.takes(None);
+        assert_eq!(
+            bytes() - kept,
+            refused[0].bytes().len() as u64,
+            "a recovery would find the first of them"
+        );
+        flush_batches(&mut log);
+        assert_eq!(bytes(), kept);
+        assert!(log.flush_batches_job().is_none());
+    }
+}
+
 const EPOCHS: &str = "leader-epoch-checkpoint";
 
 /// Logs of two records each, none of which was flushed.
@@ -152,6 +182,8 @@ struct Counts {
     files: AtomicUsize,
     file_systems: AtomicUsize,
     answer: std::sync::Mutex<Option<Result<Reach, i32>>>,
+    /// So many bytes of a write find room.
+    takes: std::sync::Mutex<Option<usize>>,
 }
 
 impl Counting {
@@ -165,6 +197,10 @@ impl Counting {
 
     fn answers(&self, answer: Result<Reach, i32>) {
         *self.0.answer.lock().unwrap() = Some(answer);
+    }
+
+    fn takes(&self, bytes: Option<usize>) {
+        *self.0.takes.lock().unwrap() = bytes;
     }
 }
 
@@ -186,7 +222,12 @@ struct Counted {
 
 impl DiskFile for Counted {
     fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
-        self.file.write_at(parts, position)
+        let Some(takes) = *self.disk.0.takes.lock().unwrap() else {
+            return self.file.write_at(parts, position);
+        };
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).take(takes).collect();
+        self.file.write_at(&[io::IoSlice::new(&bytes)], position)?;
+        Err(io::ErrorKind::StorageFull.into())
     }
 
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
