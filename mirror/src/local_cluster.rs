@@ -13,6 +13,7 @@ use tarn_record::{
 use tarn_wire::Request;
 use thiserror::Error;
 
+use crate::alignment::EpochEnd;
 use crate::state::MirrorState;
 
 /// Which opening of a partition's gate an append belongs to. Every opening raises it.
@@ -166,6 +167,67 @@ pub struct AbortedTransaction {
     pub first_offset: Offset,
 }
 
+/// The order to drop the end of a partition's log, which its source has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutOrder {
+    /// The partition. Its gate must be closed, and its topic bound to a mirror that is not stopped.
+    pub partition: TopicIdPartition,
+    /// The version of the binding that the order follows from.
+    pub version: i64,
+    /// Where the log ended when this was decided; one that ends elsewhere now is not cut.
+    pub log_end: Offset,
+    /// What is dropped.
+    pub cut: Cut,
+    /// From where on the log is copied into a file before it is cut; `None` where nothing that is dropped
+    /// holds a record.
+    pub export_from: Option<Offset>,
+}
+
+/// What is dropped of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Every batch that ends above this offset.
+    From(Offset),
+    /// All of it; the log then begins and ends here.
+    All {
+        /// The new log start.
+        begins_at: Offset,
+    },
+}
+
+/// A log that was cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogCut {
+    /// The log end now.
+    pub log_end: Offset,
+    /// Where what was dropped is kept.
+    pub export: Option<Export>,
+}
+
+/// A file of batches that were dropped from a log, as they stood there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// Its path on this broker.
+    pub path: Arc<str>,
+    /// The first offset in it.
+    pub from: Offset,
+    /// The offset after the last.
+    pub to: Offset,
+    /// How many records it holds, control records not counted.
+    pub records: u64,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+/// What stands in a log from an offset on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Suffix {
+    /// How many records, control records not counted.
+    pub records: u64,
+    /// How many control records.
+    pub control_records: u64,
+}
+
 /// Why this cluster did not answer a request of its own.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum LocalError {
@@ -186,6 +248,22 @@ pub enum LocalError {
         /// The partition.
         partition: TopicIdPartition,
         /// Why.
+        reason: String,
+    },
+    /// The log cannot be cut as it is, or not yet: nothing was dropped.
+    #[error("the log of partition {partition} cannot be cut: {reason}")]
+    NotCut {
+        /// The partition.
+        partition: TopicIdPartition,
+        /// Why.
+        reason: String,
+    },
+    /// What is to be dropped cannot be kept elsewhere: nothing was dropped.
+    #[error("what is to be dropped of partition {partition} cannot be exported: {reason}")]
+    Export {
+        /// The partition.
+        partition: TopicIdPartition,
+        /// What the disk said, or how much room there is.
         reason: String,
     },
     /// The disk refused.
@@ -234,6 +312,25 @@ pub trait LocalCluster: Clone + 'static {
         &self,
         partitions: Vec<TopicIdPartition>,
     ) -> Vec<Result<Option<BatchHeader>, LocalError>>;
+
+    /// The headers of the last batches that begin below these offsets, in logs led by this broker; `None` where
+    /// there is none. One answer for each, in their order.
+    async fn batches_below(
+        &self,
+        places: Vec<(TopicIdPartition, Offset)>,
+    ) -> Vec<Result<Option<BatchHeader>, LocalError>>;
+
+    /// The newest epochs not above these, and where they end, in logs led by this broker: what
+    /// OffsetForLeaderEpoch would answer if it were not asked from outside. One answer for each, in their order.
+    async fn epoch_ends(&self, epochs: Vec<(TopicIdPartition, Epoch)>) -> Vec<Result<EpochEnd, LocalError>>;
+
+    /// What stands in these logs from these offsets on. One answer for each, in their order.
+    async fn suffixes(&self, places: Vec<(TopicIdPartition, Offset)>) -> Vec<Result<Suffix, LocalError>>;
+
+    /// Copies the ends of logs into files, then drops them; each file is durable before a byte is dropped, and a
+    /// copy that fails drops nothing. Repeating an order that a crash interrupted may leave a second file of the
+    /// same offsets. One answer for each order, in their order.
+    async fn cut_logs(&self, orders: Vec<CutOrder>) -> Vec<Result<LogCut, LocalError>>;
 
     /// Opens or closes gates. One answer for each, in their order, with the generation now in force; NotLeader
     /// also where the owning core does not know the binding's version yet.
