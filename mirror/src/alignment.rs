@@ -1,4 +1,5 @@
-//! Whether the log here is a beginning of the source's, and from where to go on.
+//! Whether the log here is a beginning of the source's, and from where to go on: the first look. Where that does not
+//! tell, `common_point` finds where the logs part, and `parted` what becomes of the rest.
 //!
 //! Decided before the first append after a start, a move, a resume or an outage, and at every new leader
 //! of the source. The newest epoch of the log here must be known at the source and must not end there below
@@ -8,8 +9,7 @@
 //!
 //! Invariants:
 //! * where this says to go on, nothing that is here is missing at the source;
-//! * records that no mirror has brought are never gone on with: until a common point of both logs is known,
-//!   that point is 0, and dropping them needs the operator's consent.
+//! * a log with records that no mirror may have brought is never gone on with before its common point is found.
 
 use tarn_record::{BatchHeader, Epoch, Offset};
 
@@ -77,64 +77,54 @@ pub enum SameBatch {
     Another(String),
 }
 
-/// What to do with a partition.
+/// From where a log that is a beginning of the source's goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GoOn {
+    /// The first offset to fetch.
+    pub from: Offset,
+    /// The epoch of the record before it, `Epoch::NONE` where there is none.
+    pub last_epoch: Epoch,
+    /// Whether the topic is compacted here, so that offsets may be missing within.
+    pub compacted: bool,
+    /// What the source removed before it was copied.
+    pub gap: Option<Gap>,
+}
+
+/// Why the log here may be no beginning of the source's: the common point is to be searched for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Alignment {
-    /// Fetch from here.
-    GoOn {
-        /// The first offset to fetch.
-        from: Offset,
-        /// The epoch of the record before it, `Epoch::NONE` where there is none.
-        last_epoch: Epoch,
-        /// Whether the topic is compacted here, so that offsets may be missing within.
-        compacted: bool,
-        /// What the source removed before it was copied.
-        gap: Option<Gap>,
-    },
-    /// The source has lost what is here: nothing may be appended.
-    Diverged(String),
-    /// There are records here that no mirror has brought: nothing may be appended, nor they be dropped.
-    LocalRecords(String),
-}
+pub struct Apart(pub String);
 
-/// Why a log whose records may be anybody's cannot be mirrored over; `None` where it holds none and never
-/// did.
-pub fn local_records(ours: &LogEnds) -> Option<String> {
-    let (start, end) = (ours.log_start, ours.log_end);
-    if end <= Offset(0) {
-        return None;
-    }
-    Some(if start < end {
-        format!(
-            "clients may have written any of offsets {start} to {} here, and mirroring would drop what the source has not",
-            end.plus(-1)
-        )
-    } else {
-        format!("the log here has held records of its own up to offset {}", end.plus(-1))
-    })
-}
-
-/// Compares the log here with the source's.
-pub fn align(ours: &LogEnds, content: Content, source: &SourceLog) -> Alignment {
+/// Compares where both logs begin and end.
+///
+/// # Errors
+/// `Apart` where that does not prove that nothing here is missing at the source.
+pub fn align(ours: &LogEnds, content: Content, source: &SourceLog) -> Result<GoOn, Apart> {
     let compacted = ours.compacted;
-    if ours.log_end <= Offset(0) {
-        return Alignment::GoOn { from: source.log_start, last_epoch: Epoch::NONE, compacted, gap: None };
+    let is_empty = ours.log_start >= ours.log_end;
+    // Nothing was ever mirrored into a log that is not the mirror's yet, and nothing of the source is skipped.
+    let begins = is_empty && content == Content::Local && ours.log_end <= source.log_start;
+    if ours.log_end <= Offset(0) || begins {
+        return Ok(GoOn { from: source.log_start, last_epoch: Epoch::NONE, compacted, gap: None });
     }
-    if content == Content::Local
-        && let Some(why) = local_records(ours)
-    {
-        return Alignment::LocalRecords(why);
+    if content == Content::Local {
+        return Err(Apart("the log here was not filled by this mirror alone".to_owned()));
     }
     let has_history = ours.latest_epoch != Epoch::NONE;
     let diverged = if has_history { lost_epoch(ours, source) } else { lost_end(ours, source) };
-    if let Some(why) = diverged {
-        return Alignment::Diverged(why);
+    match diverged {
+        Some(why) => Err(Apart(why)),
+        None => Ok(go_on(ours, ours.latest_epoch, source)),
     }
+}
+
+/// From where a log goes on of which the source has all, up to its end in this epoch.
+pub fn go_on(ours: &LogEnds, last_epoch: Epoch, source: &SourceLog) -> GoOn {
+    let compacted = ours.compacted;
     if source.log_start <= ours.log_end {
-        return Alignment::GoOn { from: ours.log_end, last_epoch: ours.latest_epoch, compacted, gap: None };
+        return GoOn { from: ours.log_end, last_epoch, compacted, gap: None };
     }
     let gap = Some(Gap { first: ours.log_end, next: source.log_start });
-    Alignment::GoOn { from: source.log_start, last_epoch: Epoch::NONE, compacted, gap }
+    GoOn { from: source.log_start, last_epoch: Epoch::NONE, compacted, gap }
 }
 
 /// True where the newest batch here can be compared with the source's, which has not removed it. That is done
@@ -206,13 +196,20 @@ mod tests {
 
     #[test]
     fn records_that_no_mirror_has_brought_are_never_gone_on_with() {
-        let beginning = source(0, 300, Some((4, 250)));
-        let local = |log_start, log_end| align(&ours(log_start, log_end, 4), Content::Local, &beginning);
-        for (start, said) in [(0, "offsets 0 to 99"), (40, "offsets 40 to 99"), (100, "up to offset 99")] {
-            let found = local(start, 100);
-            assert!(matches!(&found, Alignment::LocalRecords(why) if why.contains(said)), "{found:?}");
+        let there = |log_start| source(log_start, 300, Some((4, 250)));
+        let local = |log_start, log_end, source| align(&ours(log_start, log_end, 4), Content::Local, &source);
+        for start in [0, 40, 100] {
+            let found = local(start, 100, there(0));
+            assert!(found.is_err(), "{found:?}: the source has offsets below 100 that are not here");
         }
-        assert_eq!(local(0, 0), go_on(0, -1, None), "an empty log is anybody's");
+        assert_eq!(local(0, 0, there(0)), go_on(0, -1, None), "an empty log is anybody's");
+        assert_eq!(
+            local(100, 100, there(100)),
+            go_on(100, -1, None),
+            "so is one that was cut to begin there"
+        );
+        assert_eq!(local(100, 100, there(120)), go_on(120, -1, None));
+        assert!(local(99, 100, there(120)).is_err());
     }
 
     #[test]
@@ -238,12 +235,12 @@ mod tests {
     #[test]
     fn a_log_that_goes_beyond_the_source_has_diverged() {
         let shorter = align(&ours(0, 100, 4), Content::Mirrored, &source(0, 90, Some((4, 90))));
-        assert!(matches!(&shorter, Alignment::Diverged(why) if why.contains("ends at 90")), "{shorter:?}");
+        assert!(matches!(&shorter, Err(Apart(why)) if why.contains("ends at 90")), "{shorter:?}");
         let other = align(&ours(0, 100, 4), Content::Mirrored, &source(0, 300, Some((3, 80))));
-        assert!(matches!(&other, Alignment::Diverged(why) if why.contains("epoch here is 4")), "{other:?}");
+        assert!(matches!(&other, Err(Apart(why)) if why.contains("epoch here is 4")), "{other:?}");
         for nothing in [Some((-1, -1)), None] {
             let unknown = align(&ours(0, 100, 4), Content::Mirrored, &source(0, 300, nothing));
-            assert!(matches!(unknown, Alignment::Diverged(_)), "{unknown:?}");
+            assert!(unknown.is_err(), "{unknown:?}");
         }
     }
 
@@ -254,10 +251,7 @@ mod tests {
             align(&ours(70, 70, -1), Content::Mirrored, &source(75, 80, None)),
             go_on(75, -1, Some((70, 5)))
         );
-        assert!(matches!(
-            align(&ours(70, 70, -1), Content::Mirrored, &source(0, 69, None)),
-            Alignment::Diverged(_)
-        ));
+        assert!(align(&ours(70, 70, -1), Content::Mirrored, &source(0, 69, None)).is_err());
     }
 
     #[test]
@@ -301,7 +295,7 @@ mod tests {
         ) {
             let source = source(log_start, log_start + more, Some((answered, end)));
             let ours = ours(0, log_end, epoch);
-            if let Alignment::GoOn { from, gap, .. } = align(&ours, Content::Mirrored, &source) {
+            if let Ok(GoOn { from, gap, .. }) = align(&ours, Content::Mirrored, &source) {
                 prop_assert_eq!(from.0, log_end.max(log_start));
                 prop_assert_eq!(gap.map_or(0, |gap| gap.offsets() as i64) , if log_end == 0 { 0 } else { from.0 - log_end });
                 prop_assert!(log_end == 0 || epoch < 0 || (answered == epoch && end >= log_end));
@@ -346,12 +340,12 @@ mod tests {
         }
     }
 
-    fn go_on(from: i64, last_epoch: i32, gap: Option<(i64, i64)>) -> Alignment {
-        Alignment::GoOn {
+    fn go_on(from: i64, last_epoch: i32, gap: Option<(i64, i64)>) -> Result<GoOn, Apart> {
+        Ok(GoOn {
             from: Offset(from),
             last_epoch: Epoch(last_epoch),
             compacted: false,
             gap: gap.map(|(first, count)| Gap { first: Offset(first), next: Offset(first + count) }),
-        }
+        })
     }
 }

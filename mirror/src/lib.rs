@@ -1,12 +1,13 @@
 //! Cluster mirroring (KIP-1279): pulling topics out of another cluster and keeping them as they are.
 //!
-//! The rules are sans-IO (`state`, `partition`, `alignment`, `existing`, `coordinator`, `gaps`, `known`, `lag`, `outage`,
-//! `fetch::plan`, `sync`); around them stand the drivers that own connections and timers (`link`, `fetch::lane`,
+//! The rules are sans-IO (`state`, `partition`, `alignment`, `common_point`, `parted`, `existing`, `coordinator`, `gaps`,
+//! `known`, `lag`, `outage`, `fetch::plan`, `sync`); around them stand the drivers that own connections and timers (`link`, `fetch::lane`,
 //! `manager`).
 //! The crate reaches its own cluster through one trait, `local_cluster`.
 
 pub mod alignment;
 pub mod backoff;
+pub mod common_point;
 pub mod coordinator;
 pub mod crash_points;
 pub mod existing;
@@ -20,6 +21,7 @@ pub mod local_cluster;
 pub mod manager;
 pub mod metrics;
 pub mod outage;
+pub mod parted;
 pub mod partition;
 pub mod post;
 pub mod reasons;

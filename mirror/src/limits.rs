@@ -27,6 +27,13 @@ pub const RESPONSE_ALLOWANCE_BYTES: usize = 16 << 20;
 /// The batches that one request fetches again to compare them, where they are more than one.
 pub const COMPARED_BATCHES_BYTES: usize = 4 << 20;
 
+/// After so many answers, of the source and of the log here, the search for the point where they part ends with nothing.
+/// Halving a log of 2⁶³ offsets takes 126, and every older leader epoch that only one of them has three.
+pub const PARTING_QUESTIONS_MAX: u32 = 400;
+
+/// How often in a row a log is cut before it is left to an operator: what is cut once and compared goes on.
+pub const CUTS_IN_A_ROW_MAX: u8 = 3;
+
 /// The largest response to a question about metadata, offsets or configurations.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 

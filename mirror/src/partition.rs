@@ -2,8 +2,9 @@
 //!
 //! Every fact that arrives is written down here, and `want` reads the next step from the facts alone, so a
 //! partition that starts, restarts, moves or recovers goes one way: read the state, compare histories,
-//! raise the epoch, write MIRRORING once, open the gate, fetch. The way to STOPPED is in `stopping`, what is
-//! shown of all this in `shown`. Sans-IO; owned by the manager.
+//! raise the epoch, write MIRRORING once, open the gate, fetch. What is done with a log that the source has not is in
+//! `cutting`, how it goes on after a failure in `failing`, the way to STOPPED in `stopping`, and what is shown of all
+//! this in `shown`. Sans-IO; owned by the manager.
 //!
 //! Invariants:
 //! * MIRRORING is shown only while a lane fetches the partition, and where it left one through a fault, only
@@ -14,22 +15,28 @@
 //! * a state is written only where it may follow the one before;
 //! * waiting for the source's metadata or for this cluster is no failure.
 
+mod cutting;
+mod failing;
 mod shown;
 mod stopping;
 
 use std::sync::Arc;
 
 use tarn_image::DesiredState;
+use tarn_image::mirrors::Truncation;
 use tarn_record::{BrokerId, Epoch, Offset};
 
-use crate::alignment::{Alignment, Content};
-use crate::backoff::Backoff;
+use crate::alignment::Content;
 use crate::gaps::{Gap, Gaps};
 use crate::limits;
 use crate::local_cluster::{LastPosition, MirrorGeneration};
-use crate::reasons::{Reason, Treatment};
+use crate::parted::Cutting;
+use crate::reasons::Reason;
 use crate::source::metadata::SourceLeader;
 use crate::state::MirrorState;
+use cutting::{Cuts, Histories};
+pub use failing::RetryPolicy;
+use failing::Trouble;
 use stopping::Stop;
 
 /// What the metadata says of a mirrored partition.
@@ -41,6 +48,8 @@ pub struct Bound {
     pub version: i64,
     /// The leader epoch here.
     pub leader_epoch: Epoch,
+    /// Whether the operator consents to dropping what the source has not.
+    pub truncation: Truncation,
 }
 
 /// What the coordinator has of a partition.
@@ -52,7 +61,7 @@ pub struct Persisted {
     pub state_epoch: i32,
     /// The version of the binding that it belongs to.
     pub version: i64,
-    /// Why it failed.
+    /// Why it failed, or was cut before it mirrored.
     pub reason: Option<Reason>,
     /// The same for a person.
     pub message: Option<Arc<str>>,
@@ -73,16 +82,6 @@ pub struct Aligned {
     pub compacted: bool,
 }
 
-/// How failures are tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RetryPolicy {
-    /// `mirror.failed.retry.initial.backoff.ms` and `.max.backoff.ms`.
-    pub backoff: Backoff,
-    /// `mirror.failed.retry.max.attempts`; after these an operator is waited for. What passes by itself is tried
-    /// without end and uses up none of them.
-    pub attempts_max: u16,
-}
-
 /// The next step of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
@@ -98,6 +97,8 @@ pub enum Want {
     SourceMetadata,
     /// To compare histories with this broker.
     Compare(SourceLeader),
+    /// To have the end of the log dropped, which its source has not.
+    Cut(Cutting),
     /// To have the controller raise the leader epoch above this.
     RaiseEpoch(Epoch),
     /// To have the gate closed.
@@ -112,14 +113,6 @@ pub enum Want {
     Fetch(SourceLeader, Aligned, MirrorGeneration),
     /// To be fetched no more.
     LeaveLane,
-}
-
-/// What is not well with a partition, and when it is tried again.
-#[derive(Clone, Debug)]
-struct Trouble {
-    reason: Reason,
-    message: Arc<str>,
-    until_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +136,8 @@ pub struct Partition {
     bound: Bound,
     persisted: Option<Persisted>,
     source: Option<SourceLeader>,
-    aligned: Option<Aligned>,
+    histories: Histories,
+    cuts: Cuts,
     gate: GateNow,
     /// The leader epoch here must be above this: a batch has it.
     behind: Option<Epoch>,
@@ -179,7 +173,8 @@ impl Partition {
             bound,
             persisted: None,
             source: None,
-            aligned: None,
+            histories: Histories::Open,
+            cuts: Cuts::default(),
             gate: GateNow::MustClose,
             behind: None,
             raising: None,
@@ -235,6 +230,11 @@ impl Partition {
         let persisted = self.persisted.as_ref();
         let state = |of: fn(&Persisted) -> Option<MirrorState>| persisted.and_then(of);
         Content::of(state(|persisted| persisted.state), state(|persisted| persisted.previous))
+    }
+
+    /// Up to where it was mirrored when it was last stopped.
+    pub fn last_position(&self) -> Option<LastPosition> {
+        self.persisted.as_ref()?.position
     }
 
     /// The metadata here.
@@ -297,8 +297,9 @@ impl Partition {
             (self.attempts, self.attempts_used, self.holds) = (0, 0, 0);
             self.gaps = Gaps::default();
             self.stop = Stop::default();
+            self.cuts = Cuts::default();
             // Histories are compared before the first append under a new version.
-            self.aligned = None;
+            self.histories = Histories::Open;
             if !self.in_lane {
                 self.gate = GateNow::MustClose;
             }
@@ -322,13 +323,18 @@ impl Partition {
 
     /// The coordinator has answered.
     pub fn state_read(&mut self, persisted: Persisted) {
+        self.cuts.read(&persisted);
         self.persisted = Some(persisted);
         self.went_well();
     }
 
     /// The coordinator has written a state, for this version of the binding.
     pub fn state_written(&mut self, state: MirrorState, state_epoch: i32, version: i64) {
-        let why = self.terminal.as_ref().filter(|_| state == MirrorState::Failed);
+        let why = match state {
+            MirrorState::Failed => self.terminal.as_ref(),
+            MirrorState::Mirroring => self.cuts.notice(),
+            _ => None,
+        };
         let before = self.persisted.as_ref();
         let previous = match before.and_then(|before| before.state) {
             _ if state != MirrorState::Failed => None,
@@ -367,25 +373,13 @@ impl Partition {
             return;
         }
         self.source = Some(leader);
-        self.aligned = None;
+        self.histories = Histories::Open;
     }
 
     /// The source's broker says that it does not lead it: somebody else must be found.
     pub fn source_lost(&mut self) {
         self.source = None;
-        self.aligned = None;
-    }
-
-    /// Histories were compared.
-    pub fn compared(&mut self, alignment: Alignment) {
-        match alignment {
-            Alignment::GoOn { from, last_epoch, compacted, .. } => {
-                self.aligned = Some(Aligned { from, last_epoch, compacted });
-                self.went_well();
-            }
-            Alignment::Diverged(why) => self.fails_for_good(Reason::SourceTruncated, Arc::from(why)),
-            Alignment::LocalRecords(why) => self.fails_for_good(Reason::LocalRecords, Arc::from(why)),
-        }
+        self.histories = Histories::Open;
     }
 
     /// The controller has been asked to raise the leader epoch above this; the metadata will show it.
@@ -424,7 +418,7 @@ impl Partition {
     /// compared before it is fetched again.
     pub fn left_lane(&mut self) {
         self.in_lane = false;
-        self.aligned = None;
+        self.histories = Histories::Open;
         self.gate = GateNow::MustClose;
     }
 
@@ -453,61 +447,8 @@ impl Partition {
         self.behind = Some(epoch.max(self.behind.unwrap_or(epoch)));
     }
 
-    /// Something went wrong; how it goes on is the reason's to say. `spread` is drawn from 0 to 1.
-    pub fn failed(
-        &mut self,
-        reason: Reason,
-        message: Arc<str>,
-        now_ms: u64,
-        spread: f64,
-        policy: &RetryPolicy,
-    ) {
-        if self.bound.desired != DesiredState::Mirroring {
-            // What the source does or does not is nothing to a pause or a stop, which are tried without end.
-            if is_of_this_cluster(reason) {
-                self.hold(reason, message, now_ms, spread);
-            }
-            return;
-        }
-        match reason.treatment() {
-            Treatment::Terminal => self.fails_for_good(reason, message),
-            Treatment::Retried if !is_waited_for(reason) => {
-                if !passes_by_itself(reason) {
-                    if self.attempts_used >= policy.attempts_max {
-                        return self.fails_for_good(reason, message);
-                    }
-                    self.attempts_used += 1;
-                }
-                self.attempts = self.attempts.saturating_add(1);
-                let until_ms = now_ms + policy.backoff.wait_ms(u32::from(self.attempts), spread);
-                self.failure = Some(Trouble { reason, message, until_ms });
-                self.held = None;
-            }
-            Treatment::Retried | Treatment::OfTheLink | Treatment::Notice => {
-                self.hold(reason, message, now_ms, spread);
-            }
-        }
-    }
-
-    fn hold(&mut self, reason: Reason, message: Arc<str>, now_ms: u64, spread: f64) {
-        self.holds = self.holds.saturating_add(1);
-        let until_ms = now_ms + Backoff::new(limits::HOLD_MS).wait_ms(self.holds, spread);
-        self.held = Some(Trouble { reason, message, until_ms });
-    }
-
-    fn fails_for_good(&mut self, reason: Reason, message: Arc<str>) {
-        self.terminal = Some((reason, message));
-        self.held = None;
-        self.failure = None;
-    }
-
-    /// A step has ended well, which ends a wait and no failure.
-    fn went_well(&mut self) {
-        self.held = None;
-    }
-
     fn want_in_lane(&self, now_ms: u64) -> Want {
-        let is_led_elsewhere = self.aligned.is_none();
+        let is_led_elsewhere = !matches!(self.histories, Histories::Same(_));
         if self.bound.desired != DesiredState::Mirroring || is_led_elsewhere || self.terminal.is_some() {
             return Want::LeaveLane;
         }
@@ -535,11 +476,16 @@ impl Partition {
 
     fn want_to_fetch(&self, now_ms: u64) -> Want {
         let Some(source) = self.source else { return Want::SourceMetadata };
-        let Some(aligned) = self.aligned else { return Want::Compare(source) };
+        let aligned = match self.histories {
+            Histories::Open => return Want::Compare(source),
+            Histories::Parted(_) if self.gate != GateNow::Closed => return Want::CloseGate,
+            Histories::Parted(cutting) => return Want::Cut(cutting),
+            Histories::Same(aligned) => aligned,
+        };
         if let Some(want) = self.want_epoch(now_ms) {
             return want;
         }
-        if self.persisted.as_ref().is_none_or(|persisted| persisted.state != Some(MirrorState::Mirroring)) {
+        if self.persisted.as_ref().is_none_or(|persisted| self.must_write_mirroring(persisted)) {
             return Want::WriteState(MirrorState::Mirroring);
         }
         match self.gate {
@@ -566,14 +512,6 @@ impl Partition {
         (now_ms < again_at_ms).then_some(Want::Wait(again_at_ms))
     }
 
-    fn held_or(&self, now_ms: u64, step: Want) -> Want {
-        let waits = self.held.iter().chain(&self.failure).map(|trouble| trouble.until_ms);
-        match waits.max() {
-            Some(until_ms) if until_ms > now_ms => Want::Wait(until_ms),
-            _ => step,
-        }
-    }
-
     /// True where FAILED is written down for this version of the binding, which only another one ends.
     fn is_written_off(&self, persisted: &Persisted) -> bool {
         persisted.state == Some(MirrorState::Failed) && !self.is_older(persisted)
@@ -591,37 +529,6 @@ fn want_to_pause(persisted: &Persisted) -> Want {
         Some(MirrorState::Pausing) => Want::WriteState(MirrorState::Paused),
         _ => Want::Nothing,
     }
-}
-
-/// Reasons that this cluster gives, whatever its source is like.
-fn is_of_this_cluster(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::DestinationStorage
-            | Reason::DestinationUnderMinIsr
-            | Reason::DestinationNoLeader
-            | Reason::CoordinatorUnavailable
-            | Reason::ControllerUnavailable
-    )
-}
-
-/// Failures that say nothing of the data and end by themselves, when the disk here has room again. They are
-/// tried again for ever: whoever makes room at last does not also look for what has given up meanwhile.
-fn passes_by_itself(reason: Reason) -> bool {
-    reason == Reason::DestinationStorage
-}
-
-/// Reasons that a partition waits for without having failed.
-fn is_waited_for(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::SourceLeaderUnknown
-            | Reason::CoordinatorUnavailable
-            | Reason::ControllerUnavailable
-            | Reason::DestinationNoLeader
-            | Reason::EpochBehind
-            | Reason::SourceClusterChanged
-    )
 }
 
 #[cfg(test)]

@@ -6,6 +6,10 @@ mod cluster;
 mod cut_link;
 #[path = "mirroring/lane_identity.rs"]
 mod lane_identity;
+#[path = "mirroring/log.rs"]
+mod log;
+#[path = "mirroring/parted.rs"]
+mod parted;
 #[path = "mirroring/shown.rs"]
 mod shown;
 #[path = "mirroring/source.rs"]
@@ -341,8 +345,11 @@ fn a_source_that_lost_records_fails_the_partition_and_nothing_is_dropped() {
     });
     assert_eq!((standing.reason, standing.retry_attempt), (Some(Reason::SourceTruncated), -1));
     eventually(|| written(&cluster, 0).last() == Some(&MirrorState::Failed));
+    let message = standing.message.unwrap_or_default();
+    assert!(message.contains(&format!("offsets {} to {}", end - 3, end - 1)), "{message}");
     let partition = cluster.partition("orders", 0).expect("it was begun");
     assert_eq!(cluster.state().logs[&partition].end(), end);
+    assert!(cluster.state().cuts.is_empty());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Comparing the histories of partitions with one source broker, many at once: epochs and ends for all of
-//! them, and the newest batch of those whose epochs and ends agree.
+//! them, and the newest batch of those whose epochs and ends agree. Where that does not prove that the log here is a
+//! beginning of the source's, `parting` goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,10 +10,12 @@ use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
 use super::job::{Item, Outcome, Site};
+use super::parting;
 use crate::alignment::{
-    Alignment, BatchThere, Content, SameBatch, align, compare_batch, has_batch_to_compare,
+    Apart, BatchThere, Content, GoOn, SameBatch, SourceLog, align, compare_batch, has_batch_to_compare,
 };
-use crate::local_cluster::LocalCluster;
+use crate::local_cluster::{LastPosition, LocalCluster};
+use crate::parted::Alignment;
 use crate::partition::Want;
 use crate::reasons::Reason;
 use crate::source::batches::{self, BatchLimits, BatchQuestion};
@@ -21,18 +24,21 @@ use crate::source::offsets::{self, Question};
 use crate::source::{SourceError, configs};
 
 /// A partition whose log here is known.
-struct Asked {
-    index: usize,
-    partition: TopicIdPartition,
-    leader: SourceLeader,
-    content: Content,
-    question: Question,
+pub(super) struct Asked {
+    pub(super) index: usize,
+    pub(super) partition: TopicIdPartition,
+    pub(super) leader: SourceLeader,
+    pub(super) content: Content,
+    /// Up to where the mirror had filled the log when it was last stopped.
+    pub(super) last_position: Option<LastPosition>,
+    pub(super) question: Question,
 }
 
 /// A partition that agrees with the source but for its newest batch, which is open.
-struct Open {
+struct Agrees {
     asked: Asked,
-    alignment: Alignment,
+    source: SourceLog,
+    go_on: GoOn,
     ours: BatchHeader,
 }
 
@@ -42,8 +48,10 @@ pub(super) async fn compare(site: &Site, cluster: &impl LocalCluster, items: &[I
     let asked = here(cluster, items, &mut outcomes).await;
     match &site.endpoint {
         Some(endpoint) => {
-            let open = compare_epochs(site, endpoint, cluster, asked, &mut outcomes).await;
-            compare_batches(site, endpoint, open, &mut outcomes).await;
+            let mut open = Vec::new();
+            let agrees = compare_epochs(site, endpoint, cluster, asked, &mut open, &mut outcomes).await;
+            compare_batches(site, endpoint, agrees, &mut open, &mut outcomes).await;
+            parting::find(site, endpoint, cluster, open, &mut outcomes).await;
         }
         None => {
             let lost = |asked: Asked| (asked.index, Outcome::SourceLost(ErrorCode::BROKER_NOT_AVAILABLE));
@@ -72,8 +80,8 @@ async fn here(
                     leader_epoch: leader.epoch,
                     ours,
                 };
-                let (partition, content) = (item.partition, item.content);
-                asked.push(Asked { index, partition, leader, content, question });
+                let Item { partition, content, last_position, .. } = *item;
+                asked.push(Asked { index, partition, leader, content, last_position, question });
             }
             Err(error) => {
                 outcomes.insert(index, Outcome::refused_here(&error));
@@ -83,14 +91,15 @@ async fn here(
     asked
 }
 
-/// Compares epochs and ends. What that leaves open is returned.
+/// Compares epochs and ends. Those that agree are returned, as far as a batch can be compared; what is open is noted.
 async fn compare_epochs(
     site: &Site,
     endpoint: &Endpoint,
     cluster: &impl LocalCluster,
     asked: Vec<Asked>,
+    open: &mut Vec<parting::Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
-) -> Vec<Open> {
+) -> Vec<Agrees> {
     let questions: Vec<Question> = asked.iter().map(|asked| asked.question.clone()).collect();
     let answers = match site.connections.to(endpoint).await {
         Ok(client) => offsets::ask(&client, &questions).await.map_err(SourceError::from),
@@ -103,7 +112,7 @@ async fn compare_epochs(
             return Vec::new();
         }
     };
-    let mut open = Vec::new();
+    let mut agree = Vec::new();
     for (asked, answer) in asked.into_iter().zip(answers) {
         let source = match answer {
             Ok(source) => source,
@@ -112,33 +121,34 @@ async fn compare_epochs(
                 continue;
             }
         };
-        let (ours, alignment) = (asked.question.ours, align(&asked.question.ours, asked.content, &source));
-        let goes_on = matches!(alignment, Alignment::GoOn { .. });
-        if goes_on && has_batch_to_compare(&ours, &source) {
-            open.push((asked, alignment));
-        } else {
-            outcomes.insert(asked.index, Outcome::Compared(asked.leader, alignment));
+        let ours = asked.question.ours;
+        match align(&ours, asked.content, &source) {
+            Ok(go_on) if has_batch_to_compare(&ours, &source) => agree.push((asked, source, go_on)),
+            Ok(go_on) => {
+                outcomes.insert(asked.index, Outcome::Compared(asked.leader, Alignment::GoOn(go_on)));
+            }
+            Err(Apart(why)) => open.push(parting::Open { asked, source, why }),
         }
     }
-    with_newest_batches(cluster, open, outcomes).await
+    with_newest_batches(cluster, agree, outcomes).await
 }
 
 /// Looks for the newest batches here.
 async fn with_newest_batches(
     cluster: &impl LocalCluster,
-    open: Vec<(Asked, Alignment)>,
+    agree: Vec<(Asked, SourceLog, GoOn)>,
     outcomes: &mut BTreeMap<usize, Outcome>,
-) -> Vec<Open> {
-    if open.is_empty() {
+) -> Vec<Agrees> {
+    if agree.is_empty() {
         return Vec::new();
     }
-    let newest = cluster.newest_batches(open.iter().map(|(asked, _)| asked.partition).collect()).await;
+    let newest = cluster.newest_batches(agree.iter().map(|(asked, ..)| asked.partition).collect()).await;
     let mut found = Vec::new();
-    for ((asked, alignment), newest) in open.into_iter().zip(newest) {
+    for ((asked, source, go_on), newest) in agree.into_iter().zip(newest) {
         match newest {
-            Ok(Some(ours)) => found.push(Open { asked, alignment, ours }),
+            Ok(Some(ours)) => found.push(Agrees { asked, source, go_on, ours }),
             Ok(None) => {
-                outcomes.insert(asked.index, Outcome::Compared(asked.leader, alignment));
+                outcomes.insert(asked.index, Outcome::Compared(asked.leader, Alignment::GoOn(go_on)));
             }
             Err(error) => {
                 outcomes.insert(asked.index, Outcome::refused_here(&error));
@@ -152,52 +162,54 @@ async fn with_newest_batches(
 async fn compare_batches(
     site: &Site,
     endpoint: &Endpoint,
-    open: Vec<Open>,
+    agrees: Vec<Agrees>,
+    open: &mut Vec<parting::Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
 ) {
-    if open.is_empty() {
+    if agrees.is_empty() {
         return;
     }
-    let question = |open: &Open| BatchQuestion {
-        topic: open.asked.question.topic.clone(),
-        partition: open.asked.question.partition,
-        leader_epoch: open.asked.leader.epoch,
-        ours: open.ours,
+    let question = |agrees: &Agrees| BatchQuestion {
+        topic: agrees.asked.question.topic.clone(),
+        partition: agrees.asked.question.partition,
+        leader_epoch: agrees.asked.leader.epoch,
+        ours: agrees.ours,
     };
-    let questions: Vec<BatchQuestion> = open.iter().map(question).collect();
-    let limits =
-        BatchLimits { config: &site.config, batch_max_bytes: site.batch_max_bytes, budget: &site.budget };
-    let answers = match batches::ask(&site.connections, endpoint, &questions, &limits).await {
+    let questions: Vec<BatchQuestion> = agrees.iter().map(question).collect();
+    let answers = match batches::ask(&site.connections, endpoint, &questions, &batch_limits(site)).await {
         Ok(answers) => answers,
         Err(error) => {
-            outcomes.extend(open.into_iter().map(|open| (open.asked.index, unreached(&error))));
+            outcomes.extend(agrees.into_iter().map(|agrees| (agrees.asked.index, unreached(&error))));
             return;
         }
     };
-    let mut other: Vec<(Asked, Alignment, String)> = Vec::new();
-    for (Open { asked, alignment, ours }, answer) in open.into_iter().zip(answers) {
-        let same = answer.map(|theirs: BatchThere| compare_batch(&ours, &theirs));
+    let mut other: Vec<(Agrees, String)> = Vec::new();
+    for (agrees, answer) in agrees.into_iter().zip(answers) {
+        let same = answer.map(|theirs: BatchThere| compare_batch(&agrees.ours, &theirs));
+        let Agrees { asked, go_on, .. } = &agrees;
         match same {
-            Ok(SameBatch::Another(why)) => other.push((asked, alignment, why)),
+            Ok(SameBatch::Another(why)) => other.push((agrees, why)),
             Ok(SameBatch::Same | SameBatch::Cleaned) => {
-                outcomes.insert(asked.index, Outcome::Compared(asked.leader, alignment));
+                outcomes.insert(asked.index, Outcome::Compared(asked.leader, Alignment::GoOn(*go_on)));
             }
             Err(code) => {
                 outcomes.insert(asked.index, refused_by_source(code));
             }
         }
     }
-    judge(site, endpoint, other, outcomes).await;
+    look_at_others(site, endpoint, other, open, outcomes).await;
 }
 
 /// Another batch is another history, unless a cleaner may have removed ours.
-async fn judge(
+async fn look_at_others(
     site: &Site,
     endpoint: &Endpoint,
-    other: Vec<(Asked, Alignment, String)>,
+    other: Vec<(Agrees, String)>,
+    open: &mut Vec<parting::Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
 ) {
-    let topics: BTreeSet<Arc<str>> = other.iter().map(|(asked, ..)| asked.question.topic.clone()).collect();
+    let topics: BTreeSet<Arc<str>> =
+        other.iter().map(|(agrees, _)| agrees.asked.question.topic.clone()).collect();
     if topics.is_empty() {
         return;
     }
@@ -206,29 +218,34 @@ async fn judge(
         Ok(client) => configs::compacted(&client, &topics).await,
         Err(error) => Err(error),
     };
-    for (asked, alignment, why) in other {
+    for (Agrees { asked, source, go_on, .. }, why) in other {
         let outcome = match &compacted {
-            Ok(compacted) => {
-                let there = compacted.get(&*asked.question.topic).copied();
-                match there {
-                    Some(there) if there || asked.question.ours.compacted => {
-                        Outcome::Compared(asked.leader, alignment)
-                    }
-                    Some(_) => Outcome::Compared(asked.leader, Alignment::Diverged(why)),
-                    None => Outcome::SourceLost(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            Ok(compacted) => match compacted.get(&*asked.question.topic).copied() {
+                Some(there) if there || asked.question.ours.compacted => {
+                    Outcome::Compared(asked.leader, Alignment::GoOn(go_on))
                 }
-            }
+                Some(_) => {
+                    open.push(parting::Open { asked, source, why });
+                    continue;
+                }
+                None => Outcome::SourceLost(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            },
             Err(error) => unreached(error),
         };
         outcomes.insert(asked.index, outcome);
     }
 }
 
-fn unreached(error: &SourceError) -> Outcome {
+/// How much may be fetched to compare batches.
+pub(super) fn batch_limits(site: &Site) -> BatchLimits<'_> {
+    BatchLimits { config: &site.config, batch_max_bytes: site.batch_max_bytes, budget: &site.budget }
+}
+
+pub(super) fn unreached(error: &SourceError) -> Outcome {
     Outcome::Failed(error.reason(), error.to_string())
 }
 
-fn refused_by_source(code: ErrorCode) -> Outcome {
+pub(super) fn refused_by_source(code: ErrorCode) -> Outcome {
     if is_about_leaders(code) {
         return Outcome::SourceLost(code);
     }

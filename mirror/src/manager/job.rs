@@ -8,11 +8,13 @@ use tarn_record::{BrokerId, Epoch, PartitionIndex, TopicIdPartition};
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
-use crate::alignment::{Alignment, Content};
+use super::board::Question;
+use super::shared::Shared;
+use crate::alignment::Content;
 use crate::fetch::budget::FetchBudget;
-use crate::fetch::progress::Clock;
 use crate::known::SourceKnown;
-use crate::local_cluster::{LastPosition, LocalError, LogEnded, LogEnds, MirrorGeneration};
+use crate::local_cluster::{LastPosition, LocalError, LogCut, LogEnded, LogEnds, MirrorGeneration};
+use crate::parted::{Alignment, Cutting};
 use crate::partition::{Bound, Persisted, Want};
 use crate::reasons::Reason;
 use crate::source::connections::Connections;
@@ -36,6 +38,8 @@ pub(super) enum Work {
     Flush,
     /// Ending logs for the mirror.
     EndLogs,
+    /// Dropping what the source has not.
+    Cut,
 }
 
 impl Work {
@@ -49,6 +53,7 @@ impl Work {
             Want::RaiseEpoch(_) => Some(Work::RaiseEpochs),
             Want::Flush => Some(Work::Flush),
             Want::EndLog => Some(Work::EndLogs),
+            Want::Cut(_) => Some(Work::Cut),
             Want::Nothing | Want::Wait(_) | Want::SourceMetadata | Want::Fetch(..) | Want::LeaveLane => None,
         }
     }
@@ -58,7 +63,7 @@ impl Work {
     pub(super) fn is_wanted(self, want: Want) -> bool {
         let coordinator = match self {
             Work::ReadStates(coordinator) | Work::WriteStates(coordinator) => coordinator,
-            Work::Gates | Work::Compare(_) | Work::RaiseEpochs | Work::Flush | Work::EndLogs => {
+            Work::Gates | Work::Compare(_) | Work::RaiseEpochs | Work::Flush | Work::EndLogs | Work::Cut => {
                 PartitionIndex(0)
             }
         };
@@ -71,7 +76,7 @@ impl Work {
             Work::ReadStates(_) | Work::WriteStates(_) => Reason::CoordinatorUnavailable,
             Work::Gates | Work::Compare(_) => Reason::DestinationNoLeader,
             Work::RaiseEpochs => Reason::ControllerUnavailable,
-            Work::Flush | Work::EndLogs => Reason::DestinationStorage,
+            Work::Flush | Work::EndLogs | Work::Cut => Reason::DestinationStorage,
         }
     }
 
@@ -94,6 +99,10 @@ pub(super) struct Item {
     pub(super) state_epoch: i32,
     pub(super) trouble: Option<(Reason, Arc<str>)>,
     pub(super) content: Content,
+    /// Up to where the mirror had filled the log when it was last stopped.
+    pub(super) last_position: Option<LastPosition>,
+    /// What is to be written down of what was cut.
+    pub(super) cut_notice: Option<(Reason, Arc<str>)>,
     /// The last mirror position of the stop that is under way.
     pub(super) position: Option<LastPosition>,
     /// How that stop ended the log.
@@ -127,6 +136,10 @@ pub(super) enum Outcome {
     Ended(LogEnded),
     /// The owning core does not end the log.
     EndRefused(Reason, String),
+    /// The log was cut as decided under this version of the binding.
+    Cut(Cutting, LogCut, i64),
+    /// The owning core does not cut the log as it is.
+    CutRefused(Reason, String),
     /// The source's broker does not lead it.
     SourceLost(ErrorCode),
     /// It went wrong.
@@ -143,10 +156,11 @@ impl Outcome {
 /// Why an owning core does not answer.
 pub(super) fn reason_here(error: &LocalError) -> Reason {
     match error {
-        LocalError::Storage { .. } => Reason::DestinationStorage,
-        LocalError::Unanswered { .. } | LocalError::NotLeader(_) | LocalError::NotEnded { .. } => {
-            Reason::DestinationNoLeader
-        }
+        LocalError::Storage { .. } | LocalError::Export { .. } => Reason::DestinationStorage,
+        LocalError::Unanswered { .. }
+        | LocalError::NotLeader(_)
+        | LocalError::NotEnded { .. }
+        | LocalError::NotCut { .. } => Reason::DestinationNoLeader,
     }
 }
 
@@ -155,11 +169,18 @@ pub(super) struct Site {
     pub(super) mirror: Arc<str>,
     /// The id of the cluster that is mirrored, where it is pinned.
     pub(super) source_cluster_id: Option<Arc<str>>,
-    pub(super) clock: Clock,
+    pub(super) shared: Arc<Shared>,
     pub(super) connections: Rc<Connections>,
     /// The source broker that is asked, where one is.
     pub(super) endpoint: Option<Endpoint>,
     pub(super) config: Arc<MirrorConfig>,
     pub(super) batch_max_bytes: usize,
     pub(super) budget: Arc<FetchBudget>,
+}
+
+impl Site {
+    /// The source broker that is asked has answered, and is asked more: that is no silence.
+    pub(super) fn heard_of(&self, broker: BrokerId) {
+        self.shared.board.asked(&self.mirror, Question::Histories(broker));
+    }
 }

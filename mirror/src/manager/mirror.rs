@@ -6,38 +6,31 @@ use std::sync::Arc;
 
 use tarn_image::config::mirror::{InvalidMirror, MirrorConfig, stored};
 use tarn_image::configs::ConfigMap;
-use tarn_image::mirrors::{BOOTSTRAP_SERVERS, SOURCE_CLUSTER_ID};
+use tarn_image::mirrors::BOOTSTRAP_SERVERS;
 use tarn_image::{DesiredState, MetadataImage};
 use tarn_record::{BrokerId, PartitionIndex, TopicId, TopicIdPartition};
 use tarn_runtime::{Queue, spawn};
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
-use super::board::{Board, Question, Written};
+use super::board::{Board, Written};
 use super::completing::Completing;
-use super::job::{Item, Outcome, Site, Work};
+use super::job::Work;
 use super::lanes::Lanes;
 use super::news::{HowLong, News};
 use super::refresh::Refresh;
-use super::shared::{Event, Life, NodeLimits, Shared};
-use super::work;
-use crate::alignment::Alignment;
+use super::shared::{Life, Shared};
 use crate::coordinator::{STATE_TOPIC, coordinator_partition};
-use crate::fetch::budget::FetchBudget;
 use crate::fetch::lane::{LaneReport, Leaving, Left};
 use crate::fetch::plan::{LeaderHint, TopicAtSource};
 use crate::fetch::progress::LaneProgress;
-use crate::gaps::Gap;
 use crate::known::SourceKnown;
-use crate::limits;
 use crate::local_cluster::{Gate, GateOrder, LocalCluster};
-use crate::metrics::MirrorMetrics;
 use crate::outage::Outage;
 use crate::partition::{Bound, Partition, RetryPolicy, Want};
 use crate::reasons::Reason;
 use crate::source::connections::Connections;
 use crate::source::metadata::SourceLeader;
-use crate::state::MirrorState;
 
 /// Keys that filter what is mirrored: a change of them leaves connections alone.
 const FILTERS: [&str; 6] = [
@@ -60,7 +53,7 @@ pub(super) struct Context<'a> {
 /// A mirror.
 pub(super) struct Mirror {
     pub(super) life: Life,
-    configs: ConfigMap,
+    pub(super) configs: ConfigMap,
     pub(super) config: Arc<MirrorConfig>,
     pub(super) own_cluster_id: String,
     pub(super) connections: Rc<Connections>,
@@ -73,8 +66,8 @@ pub(super) struct Mirror {
     /// Why nothing is mirrored: the configuration cannot be used. Pausing and stopping need none of it.
     unusable: bool,
     /// Partitions by the work they want; looked at again when the work begins.
-    queues: BTreeMap<Work, BTreeSet<TopicIdPartition>>,
-    running: BTreeSet<Work>,
+    pub(super) queues: BTreeMap<Work, BTreeSet<TopicIdPartition>>,
+    pub(super) running: BTreeSet<Work>,
     /// Partitions that want to be fetched.
     pub(super) ready: BTreeSet<TopicIdPartition>,
     timers: BTreeSet<(u64, TopicIdPartition)>,
@@ -95,7 +88,7 @@ pub(super) struct BoundTopic {
 /// A partition, and which life of it this is.
 pub(super) struct Member {
     pub(super) partition: Partition,
-    life: u64,
+    pub(super) life: u64,
     /// The last that the log was told of it.
     told: Health,
     /// What the lanes that it has left knew of the source.
@@ -353,178 +346,6 @@ impl Mirror {
         timer_ms.min(due_ms).min(self.lanes.idle_until_ms())
     }
 
-    /// Begins the work that partitions queue for, each kind once at a time.
-    pub(super) fn begin_work(
-        &mut self,
-        cluster: &impl LocalCluster,
-        limits: &NodeLimits,
-        budget: &Arc<FetchBudget>,
-        context: &Context<'_>,
-    ) {
-        let kinds: Vec<Work> =
-            self.queues.keys().filter(|work| !self.running.contains(work)).copied().collect();
-        for work in kinds {
-            let items = self.take_items(work, context);
-            if items.is_empty() {
-                continue;
-            }
-            self.running.insert(work);
-            if let Some(broker) = work.broker() {
-                context.shared.board.asked(&self.life.mirror, Question::Histories(broker));
-            }
-            let (life, shared, cluster) = (self.life.clone(), context.shared.clone(), cluster.clone());
-            let site = Site {
-                mirror: life.mirror.clone(),
-                source_cluster_id: self.configs.get(SOURCE_CLUSTER_ID).cloned(),
-                clock: context.shared.clock,
-                connections: self.connections.clone(),
-                endpoint: work.broker().and_then(|broker| self.brokers.get(&broker).cloned()),
-                config: self.config.clone(),
-                batch_max_bytes: limits.batch_max_bytes,
-                budget: budget.clone(),
-            };
-            spawn(Queue::Mirror, async move {
-                let partitions: Vec<_> = items.iter().map(|item| (item.partition, item.life)).collect();
-                let outcomes = work::run(work, &site, &cluster, items).await;
-                let outcomes =
-                    partitions.into_iter().zip(outcomes).map(|((one, life), outcome)| (one, life, outcome));
-                shared.events.put(Event::Worked { mirror: life, work, outcomes: outcomes.collect() });
-            })
-            .detach();
-        }
-    }
-
-    /// Takes partitions out of a queue that still want this work.
-    fn take_items(&mut self, work: Work, context: &Context<'_>) -> Vec<Item> {
-        let mut items = Vec::new();
-        let Some(queue) = self.queues.get_mut(&work) else { return items };
-        while items.len() < limits::PARTITIONS_PER_REQUEST_MAX {
-            let Some(partition) = queue.pop_first() else {
-                self.queues.remove(&work);
-                break;
-            };
-            let Some(member) = self.partitions.get_mut(&partition) else { continue };
-            let want = member.partition.want(context.now_ms);
-            let Some(topic) = self.topics.get(&partition.topic_id).filter(|_| work.is_wanted(want)) else {
-                continue;
-            };
-            member.partition.begin(want);
-            let known = match want {
-                Want::WriteState(MirrorState::Stopping | MirrorState::Stopped) => {
-                    member.known_of_source(&self.life.mirror, partition, context)
-                }
-                _ => None,
-            };
-            items.push(Item {
-                partition,
-                life: member.life,
-                topic: topic.at_source.name.clone(),
-                want,
-                bound: member.partition.bound(),
-                state_epoch: member.partition.state_epoch(),
-                trouble: member.partition.trouble(),
-                content: member.partition.content(),
-                position: member.partition.position(),
-                ended: member.partition.ended().cloned(),
-                known,
-            });
-        }
-        items
-    }
-
-    /// Work has ended.
-    pub(super) fn worked(
-        &mut self,
-        work: Work,
-        outcomes: Vec<(TopicIdPartition, u64, Outcome)>,
-        context: &mut Context<'_>,
-    ) {
-        self.running.remove(&work);
-        if let Some(broker) = work.broker() {
-            context.shared.board.answered(&self.life.mirror, Question::Histories(broker));
-        }
-        for (partition, life, outcome) in outcomes {
-            if self.partitions.get(&partition).is_none_or(|member| member.life != life) {
-                continue;
-            }
-            self.take_outcome(partition, outcome, context);
-            self.settle(partition, context);
-        }
-    }
-
-    fn take_outcome(&mut self, at: TopicIdPartition, outcome: Outcome, context: &mut Context<'_>) {
-        let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
-        partition.end();
-        match outcome {
-            Outcome::Read(persisted) => partition.state_read(persisted),
-            Outcome::Written { state, state_epoch, version } => {
-                partition.state_written(state, state_epoch, version);
-            }
-            Outcome::StoppingWritten { position, known, state_epoch, version } => {
-                partition.stopping_written(position, known, state_epoch, version);
-            }
-            Outcome::WrittenByOthers(why) => {
-                partition.state_unknown();
-                // Where that goes on, as under metadata that are behind, it is not read without a pause.
-                self.fail(at, Reason::CoordinatorUnavailable, why.into(), context);
-            }
-            Outcome::GateClosed => partition.gate_closed(),
-            Outcome::GateOpened(generation) => partition.gate_opened(generation),
-            Outcome::Raised(above) => partition.raise_asked(above, context.now_ms),
-            Outcome::Flushed(ends) => partition.flushed(&ends),
-            Outcome::Ended(ended) => partition.log_ended(ended),
-            Outcome::EndRefused(reason, why) => {
-                partition.end_refused();
-                self.fail(at, reason, why.into(), context);
-            }
-            Outcome::Compared(leader, alignment) => {
-                if partition.source() == Some(leader) {
-                    let gap = match &alignment {
-                        Alignment::GoOn { gap, .. } => *gap,
-                        Alignment::Diverged(_) | Alignment::LocalRecords(_) => None,
-                    };
-                    let before = partition.retry_attempt();
-                    partition.compared(alignment);
-                    count_failure(partition, before, &context.shared.metrics);
-                    if let Some(gap) = gap {
-                        self.missed(at, gap, context);
-                    }
-                }
-            }
-            Outcome::SourceLost(code) => self.source_lost(at, code, context),
-            Outcome::Failed(reason, message) => {
-                if matches!(reason, Reason::SourceUnreachable | Reason::SourceClusterChanged) {
-                    self.refresh.look_soon();
-                }
-                self.fail(at, reason, message.into(), context);
-            }
-        }
-    }
-
-    /// Writes a failure down; how it goes on is the reason's to say.
-    pub(super) fn fail(
-        &mut self,
-        at: TopicIdPartition,
-        reason: Reason,
-        message: Arc<str>,
-        context: &Context<'_>,
-    ) {
-        let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
-        let before = partition.retry_attempt();
-        tracing::debug!(mirror = %self.life.mirror, partition = %at, reason = reason.code(), %message);
-        partition.failed(reason, message, context.now_ms, fastrand::f64(), context.retry);
-        count_failure(partition, before, &context.shared.metrics);
-    }
-
-    /// The broker that was thought to lead a partition at the source does not, or does not know it.
-    fn source_lost(&mut self, at: TopicIdPartition, code: ErrorCode, context: &mut Context<'_>) {
-        let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
-        partition.source_lost();
-        self.refresh.look_soon();
-        let message = format!("the source broker answers {}", code.name());
-        self.fail(at, Reason::SourceLeaderUnknown, message.into(), context);
-    }
-
     /// A lane has something to say.
     pub(super) fn lane_reports(&mut self, lane: u64, report: LaneReport, context: &mut Context<'_>) {
         match report {
@@ -569,18 +390,6 @@ impl Mirror {
                     }
                 }
             }
-        }
-    }
-
-    /// The source removed offsets before they were copied.
-    fn missed(&mut self, at: TopicIdPartition, gap: Gap, context: &Context<'_>) {
-        let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
-        let news = partition.missed(gap);
-        if news > 0 {
-            context.shared.metrics.gap_records.add(news);
-            let (mirror, reason) = (&self.life.mirror, Reason::SourceGap.code());
-            let (first, next) = (gap.first, gap.next);
-            tracing::warn!(%mirror, partition = %at, %first, %next, reason, "removed before copied");
         }
     }
 
@@ -643,7 +452,7 @@ impl Member {
     }
 
     /// What is known of the source: for a stop what was when it wrote its position, else the newest.
-    fn known_of_source(
+    pub(super) fn known_of_source(
         &self,
         mirror: &str,
         at: TopicIdPartition,
@@ -656,19 +465,6 @@ impl Member {
 
 /// Every binding's version is this or higher.
 const ANY_VERSION: i64 = i64::MIN;
-
-/// Counts what has failed since `before`, which was the retry it was in.
-fn count_failure(partition: &Partition, before: i16, metrics: &MirrorMetrics) {
-    let after = partition.retry_attempt();
-    let counted = match after {
-        -1 if before != -1 => &metrics.terminal_failures,
-        after if after > before => &metrics.retries,
-        _ => return,
-    };
-    if let Some((reason, _)) = partition.trouble() {
-        counted.of(reason).add(1);
-    }
-}
 
 /// The partition of `__mirror_state` that keeps a partition's state.
 fn coordinator_of(mirror: &str, partition: TopicIdPartition, image: &MetadataImage) -> PartitionIndex {

@@ -211,6 +211,7 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
                     desired: binding.desired,
                     version: binding.version,
                     leader_epoch: registration.leader_epoch,
+                    truncation: binding.truncation,
                 };
                 self.next_number += 1;
                 mirror.bind(partition, &topic.name, bound, self.next_number, &mut context);

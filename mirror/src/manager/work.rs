@@ -18,7 +18,7 @@ use tarn_wire::messages::{BumpLeaderEpochsRequest, ReadMirrorStatesRequest, Writ
 use tarn_wire::{ErrorCode, Str};
 
 use super::job::{Item, Outcome, Site, Work};
-use super::{compare, ending};
+use super::{compare, cutting, ending};
 use crate::crash_points;
 use crate::fetch::progress::Clock;
 use crate::limits;
@@ -45,10 +45,12 @@ pub(super) async fn run(
             Work::RaiseEpochs => raise_epochs(cluster, &items).await,
             Work::Flush => ending::flush(cluster, &items).await,
             Work::EndLogs => ending::end_logs(site, cluster, &items).await,
+            Work::Cut => cutting::cut(cluster, &items).await,
         }
     };
-    // A comparison waits for the source as well, within the limits of each call to it.
-    if let Work::Compare(_) = work {
+    // A comparison waits for the source as well, within the limits of each call to it; a cut for a copy that takes as
+    // long as the disk does, and whose answer says what was dropped.
+    if let Work::Compare(_) | Work::Cut = work {
         return here.await;
     }
     match timeout(limits::LOCAL_ANSWER_MAX, here).await {
@@ -123,7 +125,7 @@ fn read_state(answer: &MirrorStatePartitionResult) -> Outcome {
 }
 
 async fn write_states(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
-    let topics = by_topic(items, |item| state_to_write(item, &site.clock))
+    let topics = by_topic(items, |item| state_to_write(item, &site.shared.clock))
         .into_iter()
         .map(|(topic_name, id, partitions)| WriteMirrorStateTopic { topic_name, topic_id: id.0, partitions })
         .collect();
@@ -184,7 +186,11 @@ fn written(state: MirrorState, item: &Item, state_epoch: i32) -> Outcome {
 fn state_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePartition {
     let Want::WriteState(state) = item.want else { return WriteMirrorStatePartition::default() };
     let is_failed = state == MirrorState::Failed;
-    let trouble = item.trouble.as_ref().filter(|_| is_failed);
+    let said = match state {
+        MirrorState::Failed => item.trouble.as_ref(),
+        MirrorState::Mirroring => item.cut_notice.as_ref(),
+        _ => None,
+    };
     let of_stop = match state {
         MirrorState::Stopping => ending::position_to_write(item, clock),
         MirrorState::Stopped => ending::report_to_write(item, clock),
@@ -196,8 +202,8 @@ fn state_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePartition {
         leader_epoch: item.bound.leader_epoch.0,
         state_epoch: item.state_epoch,
         state_version: item.bound.version,
-        error_message: trouble.map(|(_, message)| Str::from(&**message)),
-        reason_code: trouble.map(|(reason, _)| Str::from(reason.code())),
+        error_message: said.map(|(_, message)| Str::from(&**message)),
+        reason_code: said.map(|(reason, _)| Str::from(reason.code())),
         retry_attempt: if is_failed { -1 } else { 0 },
         non_retryable: is_failed,
         ..of_stop

@@ -25,6 +25,7 @@ impl Partition {
         match persisted.state {
             Some(MirrorState::Mirroring) if !is_to_mirror => MirrorState::Pausing,
             Some(MirrorState::Mirroring) if self.in_lane && !self.doubted => MirrorState::Mirroring,
+            Some(MirrorState::Mirroring) if self.is_to_be_cut() => MirrorState::UleRecovery,
             None | Some(MirrorState::Mirroring | MirrorState::LogAlignment) if self.raising.is_some() => {
                 MirrorState::EpochFencing
             }
@@ -56,9 +57,10 @@ impl Partition {
         Some((failed.reason?, failed.message.clone().unwrap_or_default()))
     }
 
-    /// What is to be shown where nothing is wrong now.
+    /// What is to be shown where nothing is wrong now: what was cut, or else what was missed.
     pub fn notice(&self) -> Option<(Reason, Arc<str>)> {
-        Some((Reason::SourceGap, Arc::from(self.gaps.said()?)))
+        let missed = || Some((Reason::SourceGap, Arc::from(self.gaps.said()?)));
+        self.cuts.notice().cloned().or_else(missed)
     }
 
     /// Which retry it is in; 0 for none, −1 where it is not tried again.

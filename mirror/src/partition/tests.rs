@@ -1,10 +1,14 @@
 //! Lives of partitions, step by step.
 
 use super::*;
-use crate::local_cluster::{LogEnded, LogEnds};
+use crate::alignment::GoOn;
+use crate::backoff::Backoff;
+use crate::common_point::CommonPoint;
+use crate::local_cluster::{Export, LogCut, LogEnded, LogEnds, Suffix};
+use crate::parted::{Alignment, Parted};
 use proptest::prelude::*;
 
-const POLICY: RetryPolicy =
+pub(super) const POLICY: RetryPolicy =
     RetryPolicy { backoff: Backoff { initial_ms: 100, max_ms: 1000 }, attempts_max: 3 };
 
 #[test]
@@ -207,7 +211,7 @@ fn what_is_appended_forgets_failed_attempts() {
     partition.left_lane();
     partition.failed(Reason::DestinationStorage, "disk".into(), 0, 0.5, &POLICY);
     partition.gate_closed();
-    partition.compared(go_on());
+    partition.compared(&go_on(), None);
     partition.joined_lane();
     partition.goes_on();
     assert_eq!((partition.state(), partition.retry_attempt()), (MirrorState::Mirroring, 0));
@@ -250,7 +254,7 @@ fn a_log_that_has_diverged_fails_for_good() {
     let mut partition = partition();
     partition.state_read(persisted(MirrorState::Mirroring));
     partition.source_seen(Some(leader(1, 5)));
-    partition.compared(Alignment::Diverged("it ends at 9 there".into()));
+    partition.compared(&diverged(), None);
     assert_eq!(
         (partition.want(0), partition.state()),
         (Want::WriteState(MirrorState::Failed), MirrorState::Failed)
@@ -273,10 +277,10 @@ fn a_pause_or_a_stop_that_has_begun_ends_before_it_is_mirrored_again() {
         let mut partition = partition();
         partition.state_read(persisted(state));
         partition.source_seen(Some(leader(1, 5)));
-        partition.compared(go_on());
+        partition.compared(&go_on(), None);
         partition.rebound(Bound { leader_epoch: Epoch(99), ..partition.bound() });
         assert_eq!((partition.want(0), partition.state()), (want, state));
-        partition.compared(Alignment::Diverged("it ends at 9 there".into()));
+        partition.compared(&diverged(), None);
         assert_eq!(partition.want(0), Want::WriteState(MirrorState::Failed));
     }
 }
@@ -306,7 +310,7 @@ fn local_records_fail_for_good_and_a_new_version_aligns_again() {
     let mut partition = partition();
     partition.state_read(persisted(MirrorState::LogAlignment));
     partition.source_seen(Some(leader(1, 5)));
-    partition.compared(Alignment::LocalRecords("offsets 0 to 9 exist only here".into()));
+    partition.compared(&Alignment::LocalRecords(parted(5)), Some(100));
     assert_eq!(partition.want(0), Want::WriteState(MirrorState::Failed));
     assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::LocalRecords));
     partition.state_written(MirrorState::Failed, 4, 1);
@@ -321,7 +325,7 @@ fn what_was_mirrored_before_it_failed_goes_on_where_it_was() {
     let mut partition = fetched();
     partition.left_lane();
     partition.gate_closed();
-    partition.compared(Alignment::Diverged("it ends at 9 there".into()));
+    partition.compared(&diverged(), None);
     partition.state_written(MirrorState::Failed, 4, 1);
     partition.rebound(Bound { version: 2, ..partition.bound() });
     let mut written = Vec::new();
@@ -351,7 +355,7 @@ fn a_batch_of_a_higher_epoch_raises_ours_before_it_is_fetched_again() {
     partition.left_lane();
     partition.fell_behind(Epoch(200));
     partition.gate_closed();
-    partition.compared(go_on());
+    partition.compared(&go_on(), None);
     assert_eq!(partition.want(0), Want::RaiseEpoch(Epoch(210)));
     partition.raise_asked(Epoch(210), 0);
     assert_eq!((partition.want(0), partition.state()), (Want::Wait(5000), MirrorState::EpochFencing));
@@ -545,7 +549,7 @@ proptest! {
                     let want = partition.want(now);
                     if let Want::Fetch(..) = want {
                         prop_assert!(matches!(partition.gate, GateNow::Open(_)));
-                        prop_assert!(partition.aligned.is_some());
+                        prop_assert!(matches!(partition.histories, Histories::Same(_)));
                         let persisted = partition.persisted.as_ref().and_then(|persisted| persisted.state);
                         prop_assert_eq!(persisted, Some(MirrorState::Mirroring));
                         prop_assert_eq!(partition.bound().desired, DesiredState::Mirroring);
@@ -605,7 +609,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
 }
 
 /// Does what a partition wants until it wants nothing more, and names the steps.
-fn run(partition: &mut Partition, written: &mut Vec<MirrorState>) -> Vec<String> {
+pub(super) fn run(partition: &mut Partition, written: &mut Vec<MirrorState>) -> Vec<String> {
     run_at(partition, written, 0)
 }
 
@@ -643,7 +647,8 @@ fn do_step(partition: &mut Partition, want: Want, now_ms: u64) {
             }
         }
         Want::SourceMetadata => partition.source_seen(Some(leader(1, 5))),
-        Want::Compare(_) => partition.compared(go_on()),
+        Want::Compare(_) => partition.compared(&go_on(), None),
+        Want::Cut(cutting) => partition.cut(&cutting, &cut(), partition.bound().version),
         Want::RaiseEpoch(above) => partition.raise_asked(above, now_ms),
         Want::CloseGate => partition.gate_closed(),
         Want::OpenGate => partition.gate_opened(MirrorGeneration(1)),
@@ -654,29 +659,34 @@ fn do_step(partition: &mut Partition, want: Want, now_ms: u64) {
     }
 }
 
-fn bound() -> Bound {
-    Bound { desired: DesiredState::Mirroring, version: 1, leader_epoch: Epoch(0) }
+pub(super) fn bound() -> Bound {
+    Bound {
+        desired: DesiredState::Mirroring,
+        version: 1,
+        leader_epoch: Epoch(0),
+        truncation: Truncation::Refused,
+    }
 }
 
 /// A partition of which the owning core knows that it is mirrored.
-fn partition() -> Partition {
+pub(super) fn partition() -> Partition {
     let mut partition = Partition::new(bound());
     partition.gate_closed();
     partition
 }
 
-fn fetched() -> Partition {
+pub(super) fn fetched() -> Partition {
     let mut partition = partition();
     run(&mut partition, &mut Vec::new());
     assert!(partition.is_in_lane());
     partition
 }
 
-fn persisted(state: MirrorState) -> Persisted {
+pub(super) fn persisted(state: MirrorState) -> Persisted {
     Persisted { state: Some(state), state_epoch: 3, version: 1, ..Persisted::default() }
 }
 
-fn leader(broker: i32, epoch: i32) -> SourceLeader {
+pub(super) fn leader(broker: i32, epoch: i32) -> SourceLeader {
     SourceLeader { broker: BrokerId(broker), epoch: Epoch(epoch) }
 }
 
@@ -695,6 +705,29 @@ fn ended() -> LogEnded {
     LogEnded { reset_offset: Offset(9), aborted_count: 0, aborted: Vec::new(), log_end: Offset(10) }
 }
 
-fn go_on() -> Alignment {
-    Alignment::GoOn { from: Offset(0), last_epoch: Epoch::NONE, compacted: false, gap: None }
+pub(super) fn go_on() -> Alignment {
+    Alignment::GoOn(GoOn { from: Offset(0), last_epoch: Epoch::NONE, compacted: false, gap: None })
+}
+
+pub(super) fn diverged() -> Alignment {
+    Alignment::Diverged(parted(5))
+}
+
+/// A log of which the source has the first five offsets of ten.
+pub(super) fn parted(records: u64) -> Parted {
+    Parted {
+        why: "it ends at 5 there".into(),
+        common: Some(CommonPoint { epoch: Epoch(1), offset: Offset(5) }),
+        from: Offset(5),
+        log_end: Offset(10),
+        suffix: Suffix { records, control_records: 0 },
+        source_log_start: Offset(0),
+        compacted: false,
+    }
+}
+
+pub(super) fn cut() -> LogCut {
+    let export =
+        Export { path: "/exports/t-0".into(), from: Offset(5), to: Offset(10), records: 5, bytes: 99 };
+    LogCut { log_end: Offset(5), export: Some(export) }
 }

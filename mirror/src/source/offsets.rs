@@ -32,6 +32,26 @@ pub struct Question {
     pub ours: LogEnds,
 }
 
+/// An epoch of a partition, of which the source is asked where it ends there.
+#[derive(Clone, Debug)]
+pub struct EpochQuestion {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// The partition.
+    pub partition: PartitionIndex,
+    /// The leader epoch that the source is thought to have.
+    pub leader_epoch: Epoch,
+    /// The epoch.
+    pub asked: Epoch,
+}
+
+impl Question {
+    fn about(&self, asked: Epoch) -> EpochQuestion {
+        let (topic, partition) = (self.topic.clone(), self.partition);
+        EpochQuestion { topic, partition, leader_epoch: self.leader_epoch, asked }
+    }
+}
+
 type Answers<T> = BTreeMap<(Arc<str>, PartitionIndex), Result<T, ErrorCode>>;
 
 /// Asks the leader of all these partitions. One answer for each, in their order: an error of the source,
@@ -45,7 +65,9 @@ pub async fn ask(
 ) -> Result<Vec<Result<SourceLog, ErrorCode>>, ClientError> {
     let starts = list(client, questions.iter().collect(), EARLIEST).await?;
     let has_history = |question: &&Question| question.ours.latest_epoch != Epoch::NONE;
-    let epoch_ends = epoch_ends(client, questions.iter().filter(has_history).collect()).await?;
+    let newest = |question: &Question| question.about(question.ours.latest_epoch);
+    let of_epochs: Vec<_> = questions.iter().filter(has_history).map(newest).collect();
+    let epoch_ends = answers_on_epochs(client, &of_epochs).await?;
     let only_an_end = |question: &&Question| !has_history(question) && question.ours.log_end > Offset(0);
     let ends = list(client, questions.iter().filter(only_an_end).collect(), LATEST).await?;
     let answer = |question: &Question| {
@@ -59,6 +81,23 @@ pub async fn ask(
             None => None,
         };
         Ok(SourceLog { log_start, high_watermark, epoch_end })
+    };
+    Ok(questions.iter().map(answer).collect())
+}
+
+/// Asks the leader of all these partitions where epochs end. One answer for each, in their order; a partition is asked
+/// of one epoch only.
+///
+/// # Errors
+/// The connection failed.
+pub async fn epoch_ends(
+    client: &Client,
+    questions: &[EpochQuestion],
+) -> Result<Vec<Result<EpochEnd, ErrorCode>>, ClientError> {
+    let answers = answers_on_epochs(client, questions).await?;
+    let answer = |question: &EpochQuestion| {
+        let found = answers.get(&(question.topic.clone(), question.partition));
+        found.copied().unwrap_or(Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))
     };
     Ok(questions.iter().map(answer).collect())
 }
@@ -95,19 +134,25 @@ async fn list(
     Ok(answers)
 }
 
-async fn epoch_ends(client: &Client, questions: Vec<&Question>) -> Result<Answers<EpochEnd>, ClientError> {
+async fn answers_on_epochs(
+    client: &Client,
+    questions: &[EpochQuestion],
+) -> Result<Answers<EpochEnd>, ClientError> {
     let mut answers = Answers::new();
     if questions.is_empty() {
         return Ok(answers);
     }
-    let partition = |question: &Question| OffsetForLeaderPartition {
-        partition: question.partition.0,
-        current_leader_epoch: question.leader_epoch.0,
-        leader_epoch: question.ours.latest_epoch.0,
-    };
-    let topics = by_topic(&questions, partition)
+    let mut topics: BTreeMap<&str, Vec<OffsetForLeaderPartition>> = BTreeMap::new();
+    for question in questions {
+        topics.entry(&question.topic).or_default().push(OffsetForLeaderPartition {
+            partition: question.partition.0,
+            current_leader_epoch: question.leader_epoch.0,
+            leader_epoch: question.asked.0,
+        });
+    }
+    let topics = topics
         .into_iter()
-        .map(|(topic, partitions)| OffsetForLeaderTopic { topic, partitions })
+        .map(|(topic, partitions)| OffsetForLeaderTopic { topic: Str::from(topic), partitions })
         .collect();
     let request = OffsetForLeaderEpochRequest { replica_id: CONSUMER, topics };
     for topic in client.call(&request).await?.topics {

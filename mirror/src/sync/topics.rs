@@ -11,8 +11,9 @@ use tarn_wire::messages::create_partitions_request::CreatePartitionsTopic;
 
 use crate::source::metadata::SourceMetadata;
 
-/// Keys that say where data lies, which is each cluster's own business.
-const NEVER_COPIED: [&str; 2] = ["remote.", "local."];
+/// Keys that say where data lies, or what the source's own mirrors may drop, which is each cluster's own business.
+const NEVER_COPIED: [&str; 4] =
+    ["remote.", "local.", "mirror.unclean.leader.election.enable", "mirror.divergence.max.records"];
 
 /// Whether a value that is set at the source is set here too: not excluded, known here, and valid.
 pub fn is_copied(name: &str, value: &str, config: &MirrorConfig) -> bool {

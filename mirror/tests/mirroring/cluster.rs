@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tarn_image::{MetadataDelta, MetadataImage};
+use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::coordinator::{
     MirrorCoordinator, STATE_TOPIC, StateRequest, StateResponse, StateWrite, StopReport, WriteRefused,
     coordinator_partition, home_partition,
@@ -12,8 +13,7 @@ use tarn_mirror::local_cluster::*;
 use tarn_mirror::manager::ManagerHandle;
 use tarn_mirror::state::MirrorState;
 use tarn_record::{
-    BatchHeader, BrokerId, Epoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicId,
-    TopicIdPartition, ValidBatch,
+    BatchHeader, BrokerId, Epoch, Offset, PartitionIndex, TopicId, TopicIdPartition, ValidBatch,
 };
 use tarn_wire::messages::write_mirror_states_request::WriteMirrorStatePartition;
 use tarn_wire::messages::*;
@@ -22,6 +22,8 @@ use tarn_wire::{
     ApiKey, Cursor, ErrorCode, Message, Request, Response, decode_request_header, decode_response_header,
     encode_request, encode_response,
 };
+
+pub(crate) use super::log::Log;
 
 const US: BrokerId = BrokerId(7);
 /// The partitions of the state topic.
@@ -71,62 +73,14 @@ pub(crate) struct State {
     pub(crate) completes_nothing: bool,
     /// So many answers of coordinators to writes are lost.
     pub(crate) loses_answers: usize,
-}
-
-#[derive(Default)]
-pub(crate) struct Log {
-    pub(crate) batches: Vec<ValidBatch>,
-    start: i64,
-    gate: Option<u64>,
-    generations: u64,
-    /// How many transactions the source has not decided.
-    pub(crate) open_transactions: i64,
-    /// Where the reset record is, and in which leader epoch.
-    pub(crate) reset: Option<(i64, i32)>,
-    /// How many were written.
-    pub(crate) resets: usize,
-}
-
-impl Log {
-    pub(crate) fn end(&self) -> i64 {
-        self.reset.map_or(self.mirrored_end(), |(offset, _)| offset + 1)
-    }
-
-    fn mirrored_end(&self) -> i64 {
-        self.batches.last().map_or(self.start, |batch| batch.header().next_offset().0)
-    }
-
-    fn latest_epoch(&self) -> Epoch {
-        let of_batches = self.batches.last().map_or(Epoch::NONE, |batch| batch.header().leader_epoch);
-        self.reset.map_or(of_batches, |(_, epoch)| Epoch(epoch))
-    }
-
-    /// An abort marker for every open transaction, and the reset record.
-    fn end_for_mirror(&mut self, order: &EndOrder, leader_epoch: i32) -> Result<LogEnded, String> {
-        let EndOrder { position, .. } = order;
-        if self.gate.is_some() {
-            return Err("its gate is open".to_owned());
-        }
-        if leader_epoch <= position.epoch.0 || self.mirrored_end() != position.offset.0 {
-            return Err(format!("{position:?} in epoch {leader_epoch}, and its end is {}", self.end()));
-        }
-        if self.reset.is_none() {
-            self.reset = Some((self.mirrored_end() + self.open_transactions, leader_epoch));
-            self.resets += 1;
-        }
-        Ok(LogEnded {
-            reset_offset: Offset(self.end() - 1),
-            aborted_count: self.open_transactions as u32,
-            aborted: (0..self.open_transactions)
-                .map(|number| AbortedTransaction {
-                    producer_id: ProducerId(number),
-                    producer_epoch: ProducerEpoch(0),
-                    first_offset: Offset(number),
-                })
-                .collect(),
-            log_end: Offset(self.end()),
-        })
-    }
+    /// Topics are compacted here.
+    pub(crate) compacted: bool,
+    /// What is to be dropped cannot be exported.
+    pub(crate) exports_nothing: bool,
+    /// Every order to cut a log that was carried out, with what was dropped and exported.
+    pub(crate) cuts: Vec<(CutOrder, Vec<ValidBatch>)>,
+    /// How many orders were refused for want of an export.
+    pub(crate) exports_failed: usize,
 }
 
 impl Cluster {
@@ -490,13 +444,14 @@ impl LocalCluster for Cluster {
             let log = state.logs.entry(partition).or_default();
             let latest_epoch = log.latest_epoch();
             let log_end = Offset(log.end());
+            let log_start = Offset(log.start);
             Ok(LogEnds {
-                log_start: Offset(log.start),
+                log_start,
                 log_end,
                 high_watermark: log_end,
                 latest_epoch,
                 leader_epoch,
-                compacted: false,
+                compacted: state.compacted,
             })
         };
         partitions.into_iter().map(ends).collect()
@@ -509,6 +464,43 @@ impl LocalCluster for Cluster {
         let state = self.state();
         let newest = |partition| Some(*state.logs.get(partition)?.batches.last()?.header());
         partitions.iter().map(|partition| Ok(newest(partition))).collect()
+    }
+
+    async fn batches_below(
+        &self,
+        places: Vec<(TopicIdPartition, Offset)>,
+    ) -> Vec<Result<Option<BatchHeader>, LocalError>> {
+        let state = self.state();
+        let below = |(partition, offset)| Ok(state.logs.get(&partition).and_then(|log| log.below(offset)));
+        places.into_iter().map(below).collect()
+    }
+
+    async fn epoch_ends(&self, epochs: Vec<(TopicIdPartition, Epoch)>) -> Vec<Result<EpochEnd, LocalError>> {
+        let state = self.state();
+        epochs.into_iter().map(|(partition, epoch)| Ok(state.logs[&partition].epoch_end(epoch))).collect()
+    }
+
+    async fn suffixes(&self, places: Vec<(TopicIdPartition, Offset)>) -> Vec<Result<Suffix, LocalError>> {
+        let state = self.state();
+        places.into_iter().map(|(partition, from)| Ok(state.logs[&partition].suffix(from))).collect()
+    }
+
+    async fn cut_logs(&self, orders: Vec<CutOrder>) -> Vec<Result<LogCut, LocalError>> {
+        self.count("cut");
+        let cut = |order: CutOrder| {
+            let mut state = self.state();
+            let partition = order.partition;
+            if state.exports_nothing && order.export_from.is_some() {
+                state.exports_failed += 1;
+                return Err(LocalError::Export { partition, reason: "it cannot be written".into() });
+            }
+            let log = state.logs.get_mut(&partition).expect("it is led here");
+            let (done, dropped) =
+                log.cut(&order).map_err(|reason| LocalError::NotCut { partition, reason })?;
+            state.cuts.push((order, dropped));
+            Ok(done)
+        };
+        orders.into_iter().map(cut).collect()
     }
 
     async fn set_gates(&self, gates: Vec<GateOrder>) -> Vec<Result<MirrorGeneration, LocalError>> {

@@ -84,6 +84,12 @@ impl Log {
         self.batches.push((base, base + records as i64, batch.build()));
     }
 
+    /// Writes what no log has had in its place.
+    pub(crate) fn produce_another(&mut self, records: usize) {
+        self.produce(records);
+        self.rewrite_newest();
+    }
+
     /// The batches that a fetch gets: whole ones that fit, but for a first one of the response (KIP-74).
     fn read(&self, asked: &fetch_request::FetchPartition, room: &mut Room) -> Vec<u8> {
         let from = self.batches.partition_point(|(_, next, _)| *next <= asked.fetch_offset);
@@ -116,7 +122,8 @@ impl Log {
         let mut batch =
             BatchBuilder::new(Offset(base), Compression::None).leader_epoch(Epoch(self.leader_epoch()));
         for _ in base..next {
-            batch.add(&Record { value: Some(b"another record"), ..Record::default() });
+            let value = format!("another record, in epoch {}", self.leader_epoch());
+            batch.add(&Record { value: Some(value.as_bytes()), ..Record::default() });
         }
         self.batches.push((base, next, batch.build()));
     }

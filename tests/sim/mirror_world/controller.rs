@@ -1,6 +1,7 @@
 //! The controller of the mirror's world: production's decisions on an image, each applied as soon as it is made.
 
 use tarn_image::config::server::ServerConfig;
+use tarn_image::mirrors::Truncation;
 use tarn_image::mirrors::{BOOTSTRAP_SERVERS, Binding, MIRROR_DESIRED_STATE, MIRROR_NAME};
 use tarn_image::{MetadataDelta, MetadataImage, ResourceType};
 use tarn_mirror::partition::Bound;
@@ -78,7 +79,7 @@ impl Controller {
         let partition = self.image.topics().partition(PARTITION.topic_id, PARTITION.partition);
         let leader_epoch = partition.expect("the topic stays").leader_epoch;
         let Binding { desired, version, .. } = *self.binding();
-        Bound { desired, version, leader_epoch }
+        Bound { desired, version, leader_epoch, truncation: Truncation::Refused }
     }
 
     /// Carries a command of the operator out; false where it is refused.

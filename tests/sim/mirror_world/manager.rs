@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use tarn_image::DesiredState;
-use tarn_mirror::alignment::{Alignment, SourceLog, align};
+use tarn_mirror::alignment::{Apart, SourceLog, align};
 use tarn_mirror::backoff::Backoff;
 use tarn_mirror::coordinator::{PartitionState, WriteRefused};
 use tarn_mirror::local_cluster::{
-    EndOrder, Gate, GateOrder, KnownState, LastPosition, LogEnded, LogEnds, MirrorGeneration,
+    EndOrder, Gate, GateOrder, KnownState, LastPosition, LogEnded, LogEnds, MirrorGeneration, Suffix,
 };
+use tarn_mirror::parted::{Alignment, Rest, judge};
 use tarn_mirror::partition::{Persisted, RetryPolicy, Want};
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::source::metadata::SourceLeader;
@@ -423,13 +424,22 @@ impl MirrorWorld {
             Answer::GateOpened(generation) => self.partition.gate_opened(generation),
             Answer::Compared(leader, ours, there) => {
                 if self.partition.source() == Some(leader) {
-                    let alignment = align(&ours, self.partition.content(), &there);
+                    let content = self.partition.content();
+                    // Nobody here consents to anything, so where exactly they part makes no difference.
+                    let suffix = Suffix { records: 1, control_records: 0 };
+                    let alignment = match align(&ours, content, &there) {
+                        Ok(go_on) => Alignment::GoOn(go_on),
+                        Err(Apart(why)) => {
+                            let rest = Rest { why, suffix, compacted_there: false };
+                            judge(&ours, content, &there, None, rest)
+                        }
+                    };
                     schedule.tally(match &alignment {
-                        Alignment::GoOn { .. } => "history compared",
+                        Alignment::GoOn(_) => "history compared",
                         Alignment::Diverged(_) => "history parted",
                         Alignment::LocalRecords(_) => "local records found",
                     });
-                    self.partition.compared(alignment);
+                    self.partition.compared(&alignment, None);
                 }
             }
             Answer::SourceLost => self.source_lost(schedule),

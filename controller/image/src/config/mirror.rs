@@ -17,6 +17,10 @@ use crate::mirrors::{BOOTSTRAP_SERVERS, SOURCE_CLUSTER_ID};
 /// The longest name of a topic or mirror.
 const NAME_LENGTH_MAX: usize = 249;
 
+/// Whether a source may elect a leader that was not in sync, and its other name.
+const SUPPORT_UNCLEAN: &str = "support.unclean.leader.election";
+const UNCLEAN_ENABLE: &str = "unclean.leader.election.enable";
+
 /// What is wrong with a mirror's configuration: a sentence for the person who gave it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0}")]
@@ -52,6 +56,9 @@ fn stored_key(name: &str) -> Result<&'static str, InvalidMirror> {
         return Ok(key.name);
     }
     let plain = name.strip_prefix("mirror.").unwrap_or(name);
+    if plain == UNCLEAN_ENABLE {
+        return Ok(SUPPORT_UNCLEAN);
+    }
     if plain.starts_with("ssl.") || plain.starts_with("sasl.") || plain == "security.providers" {
         return Err(InvalidMirror(format!(
             "{name} is not supported yet: mirrors connect with security.protocol=PLAINTEXT only"
@@ -119,6 +126,10 @@ pub struct MirrorConfig {
     pub groups_include: Patterns,
     /// `groups.exclude`
     pub groups_exclude: Patterns,
+    /// `support.unclean.leader.election`
+    pub supports_unclean_election: bool,
+    /// `divergence.max.records`
+    pub divergence_records_max: u64,
 }
 
 /// Keys that are kept and shown, and change nothing yet.
@@ -211,7 +222,20 @@ impl MirrorConfig {
             topic_properties_exclude: patterns("topic.properties.exclude")?,
             groups_include: patterns("groups.include")?,
             groups_exclude: patterns("groups.exclude")?,
+            supports_unclean_election: is_true(&values.text(SUPPORT_UNCLEAN)),
+            divergence_records_max: values.number("divergence.max.records").max(0).unsigned_abs(),
         })
+    }
+
+    /// Of how many records a partition may be relieved that its source has lost to an unclean election, with what is
+    /// set for its topic; `None` where nothing is dropped.
+    pub fn divergence_records_max(&self, topic: &ConfigMap) -> Option<u64> {
+        let of_topic = |plain: &str| topic.get(&*format!("mirror.{plain}")).map(|value| value.trim());
+        let supports = of_topic(SUPPORT_UNCLEAN).or_else(|| of_topic(UNCLEAN_ENABLE)).map(is_true);
+        let records_max = of_topic("divergence.max.records").and_then(|value| value.parse().ok());
+        supports
+            .unwrap_or(self.supports_unclean_election)
+            .then(|| records_max.unwrap_or(self.divergence_records_max))
     }
 }
 
@@ -235,6 +259,10 @@ impl Values<'_> {
     fn int(&self, name: &str) -> i32 {
         i32::try_from(self.number(name)).unwrap_or(i32::MAX)
     }
+}
+
+fn is_true(value: &str) -> bool {
+    value.eq_ignore_ascii_case("true")
 }
 
 fn refuse_security(protocol: &str) -> Result<(), InvalidMirror> {
@@ -278,6 +306,30 @@ mod tests {
         assert_eq!(config.fetch_min_bytes, 7);
         assert_eq!(config.bootstrap, [("a".to_owned(), 1), ("b".to_owned(), 2)]);
         assert_eq!(config.receive_buffer_bytes, None);
+    }
+
+    #[test]
+    fn an_unclean_election_costs_records_only_where_that_is_configured() {
+        let given = |given: &[(&'static str, &'static str)]| {
+            let server = ("bootstrap.servers", Some("a:1"));
+            let all = given.iter().map(|(key, value)| (*key, Some(*value))).chain([server]);
+            stored(all).and_then(|stored| MirrorConfig::resolve(&stored))
+        };
+        let max = |mirror: &[_], topic: &[(&str, &str)]| {
+            let topic = topic.iter().map(|(key, value)| (Arc::from(*key), Arc::from(*value))).collect();
+            given(mirror).unwrap().divergence_records_max(&topic)
+        };
+        let on_topic = ("mirror.support.unclean.leader.election", "true");
+        assert_eq!(max(&[], &[]), None);
+        assert_eq!(max(&[("support.unclean.leader.election", "true")], &[]), Some(10_000));
+        assert_eq!(max(&[("mirror.unclean.leader.election.enable", "true")], &[]), Some(10_000));
+        assert_eq!(max(&[("divergence.max.records", "5")], &[on_topic]), Some(5));
+        assert_eq!(max(&[], &[on_topic, ("mirror.divergence.max.records", "7")]), Some(7));
+        assert_eq!(max(&[], &[("mirror.unclean.leader.election.enable", "true")]), Some(10_000));
+        let off_topic = ("mirror.support.unclean.leader.election", "false");
+        assert_eq!(max(&[("support.unclean.leader.election", "true")], &[off_topic]), None);
+        let twice = [("support.unclean.leader.election", "true"), ("unclean.leader.election.enable", "true")];
+        assert!(given(&twice).is_err());
     }
 
     #[test]

@@ -66,8 +66,7 @@ pub fn acts_on_own(topic_key: &str) -> bool {
     !OWN_NOT_ACTED_ON.contains(&topic_key)
 }
 
-const OWN_NOT_ACTED_ON: [&str; 2] =
-    ["mirror.replication.throttled.replicas", "mirror.support.unclean.leader.election"];
+const OWN_NOT_ACTED_ON: [&str; 1] = ["mirror.replication.throttled.replicas"];
 
 /// Every value in force for one topic. `acts_on` says which of them matter yet.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,10 +7,12 @@ use crate::coordinator::{
 };
 use crate::known::SourceKnown;
 use crate::local_cluster::MirrorGeneration;
+use crate::partition::cutting::Histories;
 use crate::partition::{Aligned, Bound, RetryPolicy};
 use crate::reasons::{REASONS, Reason};
 use crate::source::metadata::SourceLeader;
 use MirrorState::*;
+use tarn_image::mirrors::Truncation;
 use tarn_record::{BrokerId, Offset, PartitionIndex, TopicId, TopicIdPartition};
 use tarn_wire::messages::write_mirror_states_request::{MirrorStopReport, WriteMirrorStatePartition};
 
@@ -342,7 +344,12 @@ impl World {
     /// A log with 100 records, the newest of epoch 5, led in epoch 50; its topic is to be stopped.
     fn new() -> World {
         World {
-            bound: Bound { desired: DesiredState::Stopping, version: STOP, leader_epoch: Epoch(50) },
+            bound: Bound {
+                desired: DesiredState::Stopping,
+                version: STOP,
+                leader_epoch: Epoch(50),
+                truncation: Truncation::Refused,
+            },
             coordinator: MirrorCoordinator::default(),
             mirrored_end: 100,
             log_epoch: 5,
@@ -368,7 +375,8 @@ impl World {
         partition.gate_closed();
         partition.state_read(self.persisted());
         partition.source_seen(Some(leader(5)));
-        partition.aligned = Some(Aligned { from: Offset(100), last_epoch: Epoch(5), compacted: false });
+        let aligned = Aligned { from: Offset(100), last_epoch: Epoch(5), compacted: false };
+        partition.histories = Histories::Same(aligned);
         partition.gate_opened(MirrorGeneration(1));
         partition.joined_lane();
         partition
@@ -437,7 +445,7 @@ impl World {
                 let ended = self.end_log(partition);
                 if self.loses_answer { lost(partition, self.now_ms) } else { partition.log_ended(ended) }
             }
-            Want::SourceMetadata | Want::Compare(_) | Want::OpenGate | Want::Fetch(..) => {
+            Want::SourceMetadata | Want::Compare(_) | Want::Cut(_) | Want::OpenGate | Want::Fetch(..) => {
                 panic!("a stop wants nothing of the kind: {want:?}")
             }
         }

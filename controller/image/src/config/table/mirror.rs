@@ -33,6 +33,11 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     "topic.properties.exclude": List =
         "follower.replication.throttled.replicas,leader.replication.throttled.replicas,message.timestamp.difference.max.ms,log.message.timestamp.before.max.ms,log.message.timestamp.after.max.ms,message.timestamp.type,unclean.leader.election.enable,min.insync.replicas,mirror.replication.throttled.replicas,mirror.support.unclean.leader.election",
         Any, ClusterWide;
+    /// Whether mirroring goes on after the source elected a leader that was not in sync: what only this cluster has is
+    /// exported and dropped.
+    "support.unclean.leader.election": Boolean = "false", Any, ClusterWide;
+    /// Most records of a partition that are exported and dropped so; with more it waits for an operator.
+    "divergence.max.records": Long = "10000", AtLeast(0), ClusterWide;
     /// Topics that are mirrored as soon as the source has them, as regular expressions.
     "topics.include": List = "", Any, ClusterWide;
     /// Topics that are never mirrored, as regular expressions; stronger than `topics.include`.

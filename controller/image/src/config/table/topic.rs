@@ -101,8 +101,14 @@ pub(super) const OWN_KEYS: &[ConfigKey] = keys! {
     "mirror.desired.state": String = null, Any, ReadOnly;
     /// Replicas whose mirroring is throttled, as `partition:broker`, or `*` for all.
     "mirror.replication.throttled.replicas": List = "", ThrottledReplicas, ClusterWide;
-    /// Whether mirroring goes on after the source elected a leader that was not in sync.
+    /// Whether mirroring goes on after the source elected a leader that was not in sync: what only this cluster has is
+    /// exported and dropped. Set for a topic, it goes before what is set for its mirror.
     "mirror.support.unclean.leader.election": Boolean = "false", Any, ClusterWide;
+    /// Another name of `mirror.support.unclean.leader.election`, which goes before this one.
+    "mirror.unclean.leader.election.enable": Boolean = "false", Any, ClusterWide;
+    /// Most records of a partition that are exported and dropped so; with more it waits for an operator. Unset, what is
+    /// set for the mirror.
+    "mirror.divergence.max.records": Long = null, AtLeast(0), ClusterWide;
     /// When appends are flushed: `none`, `group` or `each`; unset, by the number of replicas.
     "tarn.flush": String = null, OneOf(&["none", "group", "each"]), ClusterWide;
 };

@@ -1,0 +1,37 @@
+//! Cutting logs that their source has not, many at once: orders to the owning cores, and what their answers mean.
+
+use super::job::{Item, Outcome, reason_here};
+use super::work::fill;
+use crate::local_cluster::{CutOrder, LocalCluster, LocalError};
+use crate::partition::Want;
+use crate::reasons::Reason;
+
+/// Has logs cut; one outcome for each item, in their order.
+pub(super) async fn cut(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
+    let decided: Vec<_> = items
+        .iter()
+        .filter_map(|item| match item.want {
+            Want::Cut(cutting) => Some((item, cutting)),
+            _ => None,
+        })
+        .collect();
+    let orders = decided.iter().map(|(item, cutting)| CutOrder {
+        partition: item.partition,
+        version: item.bound.version,
+        log_end: cutting.log_end,
+        cut: cutting.cut,
+        export_from: cutting.export_from,
+    });
+    let answers = cluster.cut_logs(orders.collect()).await;
+    let outcome = |((item, cutting), answer): (&(&Item, _), _)| match answer {
+        Ok(done) => Outcome::Cut(*cutting, done, item.bound.version),
+        // It is decided anew once the disk takes what is to be kept; until then this is tried again.
+        Err(error @ (LocalError::Export { .. } | LocalError::Storage { .. })) => {
+            Outcome::refused_here(&error)
+        }
+        Err(error) => Outcome::CutRefused(reason_here(&error), error.to_string()),
+    };
+    let mut outcomes: Vec<Outcome> = decided.iter().zip(answers).map(outcome).collect();
+    fill(&mut outcomes, items.len(), Reason::DestinationNoLeader);
+    outcomes
+}

@@ -1,0 +1,267 @@
+//! Finding where logs part from those of one source broker, many at once: what each search has to know next is asked
+//! in one request for all, here and there in turn, until all have ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tarn_record::{BatchHeader, Epoch, Offset, TopicIdPartition};
+use tarn_transport::Endpoint;
+use tarn_wire::ErrorCode;
+
+use super::compare::{Asked, batch_limits, refused_by_source, unreached};
+use super::job::{Outcome, Site};
+use crate::alignment::{BatchThere, Content, EpochEnd, SourceLog};
+use crate::common_point::{Ask, CommonPoint, Logs, Proof, Search};
+use crate::local_cluster::{LocalCluster, LocalError};
+use crate::parted::{Rest, judge};
+use crate::source::batches::{self, BatchQuestion};
+use crate::source::offsets::{self, EpochQuestion};
+use crate::source::{SourceError, configs};
+
+/// A partition whose log may be no beginning of the source's.
+pub(super) struct Open {
+    pub(super) asked: Asked,
+    pub(super) source: SourceLog,
+    /// What told so.
+    pub(super) why: String,
+}
+
+/// One whose common point is searched for.
+struct Searching {
+    open: Open,
+    compacted_there: bool,
+    search: Search,
+}
+
+type Outcomes = BTreeMap<usize, Outcome>;
+
+/// Finds where the logs part, and judges what stands behind.
+pub(super) async fn find(
+    site: &Site,
+    endpoint: &Endpoint,
+    cluster: &impl LocalCluster,
+    open: Vec<Open>,
+    outcomes: &mut Outcomes,
+) {
+    let Some(broker) = open.first().map(|open| open.asked.leader.broker) else { return };
+    let mut searching = with_policies(site, endpoint, open, outcomes).await;
+    let mut found = Vec::new();
+    while !searching.is_empty() {
+        let mut asks = Asks::default();
+        for one in searching.drain(..) {
+            match one.search.next() {
+                Ask::Found(point) => found.push((one, point)),
+                Ask::BatchHere(below) => asks.batches_here.push((one, below)),
+                Ask::EpochHere(epoch) => asks.epochs_here.push((one, epoch)),
+                Ask::EpochThere(epoch) => asks.epochs_there.push((one, epoch)),
+                Ask::BatchThere(batch) => asks.batches_there.push((one, batch)),
+            }
+        }
+        let Asks { batches_here, epochs_here, epochs_there, batches_there } = asks;
+        searching.extend(ask_batches_here(cluster, batches_here, outcomes).await);
+        searching.extend(ask_epochs_here(cluster, epochs_here, outcomes).await);
+        searching.extend(ask_epochs_there(site, endpoint, epochs_there, outcomes).await);
+        searching.extend(ask_batches_there(site, endpoint, batches_there, outcomes).await);
+        site.heard_of(broker);
+    }
+    judge_all(cluster, found, outcomes).await;
+}
+
+/// What all searches have to know next.
+#[derive(Default)]
+struct Asks {
+    batches_here: Vec<(Searching, Offset)>,
+    epochs_here: Vec<(Searching, Epoch)>,
+    epochs_there: Vec<(Searching, Epoch)>,
+    batches_there: Vec<(Searching, BatchHeader)>,
+}
+
+/// Begins searches, once it is known which topics the source compacts.
+async fn with_policies(
+    site: &Site,
+    endpoint: &Endpoint,
+    open: Vec<Open>,
+    outcomes: &mut Outcomes,
+) -> Vec<Searching> {
+    let topics: BTreeSet<Arc<str>> = open.iter().map(|open| open.asked.question.topic.clone()).collect();
+    let topics: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
+    let compacted = match site.connections.to(endpoint).await {
+        Ok(client) => configs::compacted(&client, &topics).await,
+        Err(error) => Err(error),
+    };
+    let mut searching = Vec::new();
+    for open in open {
+        match &compacted {
+            Ok(compacted) => match compacted.get(&*open.asked.question.topic) {
+                Some(compacted_there) => searching.push(begin(open, *compacted_there)),
+                None => {
+                    let unknown = Outcome::SourceLost(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+                    outcomes.insert(open.asked.index, unknown);
+                }
+            },
+            Err(error) => {
+                outcomes.insert(open.asked.index, unreached(error));
+            }
+        }
+    }
+    searching
+}
+
+fn begin(open: Open, compacted_there: bool) -> Searching {
+    let ours = open.asked.question.ours;
+    let mirrored_end = match open.asked.content {
+        Content::Mirrored => ours.log_end,
+        // What was mirrored before a stop, as far as it is still here; all else is anybody's.
+        Content::Local => {
+            open.asked.last_position.map_or(Offset(0), |position| position.offset.min(ours.log_end))
+        }
+    };
+    let search = Search::new(Logs {
+        log_start: ours.log_start,
+        mirrored_end,
+        source_start: open.source.log_start,
+        source_epoch: open.asked.leader.epoch,
+        proof: if ours.compacted || compacted_there { Proof::Epochs } else { Proof::Crcs },
+    });
+    Searching { open, compacted_there, search }
+}
+
+async fn ask_batches_here(
+    cluster: &impl LocalCluster,
+    asked: Vec<(Searching, Offset)>,
+    outcomes: &mut Outcomes,
+) -> Vec<Searching> {
+    if asked.is_empty() {
+        return Vec::new();
+    }
+    let places = asked.iter().map(|(one, below)| (one.partition(), *below)).collect();
+    let answers = cluster.batches_below(places).await;
+    told(asked, here(answers), outcomes, |search, batch| search.batch_here(batch))
+}
+
+async fn ask_epochs_here(
+    cluster: &impl LocalCluster,
+    asked: Vec<(Searching, Epoch)>,
+    outcomes: &mut Outcomes,
+) -> Vec<Searching> {
+    if asked.is_empty() {
+        return Vec::new();
+    }
+    let epochs = asked.iter().map(|(one, epoch)| (one.partition(), *epoch)).collect();
+    let answers = cluster.epoch_ends(epochs).await;
+    told(asked, here(answers), outcomes, |search, end: EpochEnd| search.epoch_here(end))
+}
+
+async fn ask_epochs_there(
+    site: &Site,
+    endpoint: &Endpoint,
+    asked: Vec<(Searching, Epoch)>,
+    outcomes: &mut Outcomes,
+) -> Vec<Searching> {
+    if asked.is_empty() {
+        return Vec::new();
+    }
+    let question = |(one, epoch): &(Searching, Epoch)| EpochQuestion {
+        topic: one.open.asked.question.topic.clone(),
+        partition: one.open.asked.question.partition,
+        leader_epoch: one.open.asked.leader.epoch,
+        asked: *epoch,
+    };
+    let questions: Vec<EpochQuestion> = asked.iter().map(question).collect();
+    let answers = match site.connections.to(endpoint).await {
+        Ok(client) => offsets::epoch_ends(&client, &questions).await.map_err(SourceError::from),
+        Err(error) => Err(error),
+    };
+    let answers = there(answers, asked.len());
+    told(asked, answers, outcomes, |search, end: EpochEnd| search.epoch_there(end))
+}
+
+async fn ask_batches_there(
+    site: &Site,
+    endpoint: &Endpoint,
+    asked: Vec<(Searching, BatchHeader)>,
+    outcomes: &mut Outcomes,
+) -> Vec<Searching> {
+    if asked.is_empty() {
+        return Vec::new();
+    }
+    let question = |(one, ours): &(Searching, BatchHeader)| BatchQuestion {
+        topic: one.open.asked.question.topic.clone(),
+        partition: one.open.asked.question.partition,
+        leader_epoch: one.open.asked.leader.epoch,
+        ours: *ours,
+    };
+    let questions: Vec<BatchQuestion> = asked.iter().map(question).collect();
+    let answers = batches::ask(&site.connections, endpoint, &questions, &batch_limits(site)).await;
+    let answers = there(answers, asked.len());
+    told(asked, answers, outcomes, |search, theirs: BatchThere| search.batch_there(&theirs))
+}
+
+/// Tells searches their answers. Those that go on are returned; the others have come to an outcome.
+fn told<Q, T>(
+    asked: Vec<(Searching, Q)>,
+    answers: Vec<Result<T, Outcome>>,
+    outcomes: &mut Outcomes,
+    tell: impl Fn(&mut Search, T),
+) -> Vec<Searching> {
+    let mut going_on = Vec::new();
+    for ((mut one, _), answer) in asked.into_iter().zip(answers) {
+        match answer {
+            Ok(answer) => {
+                tell(&mut one.search, answer);
+                going_on.push(one);
+            }
+            Err(outcome) => {
+                outcomes.insert(one.open.asked.index, outcome);
+            }
+        }
+    }
+    going_on
+}
+
+fn here<T>(answers: Vec<Result<T, LocalError>>) -> Vec<Result<T, Outcome>> {
+    answers.into_iter().map(|answer| answer.map_err(|error| Outcome::refused_here(&error))).collect()
+}
+
+fn there<T>(
+    answers: Result<Vec<Result<T, ErrorCode>>, SourceError>,
+    count: usize,
+) -> Vec<Result<T, Outcome>> {
+    match answers {
+        Ok(answers) => answers.into_iter().map(|answer| answer.map_err(refused_by_source)).collect(),
+        Err(error) => (0..count).map(|_| Err(unreached(&error))).collect(),
+    }
+}
+
+/// Counts what stands behind the common points, and says what the searches have come to.
+async fn judge_all(
+    cluster: &impl LocalCluster,
+    found: Vec<(Searching, Option<CommonPoint>)>,
+    outcomes: &mut Outcomes,
+) {
+    let from = |(one, point): &(Searching, Option<CommonPoint>)| {
+        (one.partition(), point.map_or(one.open.asked.question.ours.log_start, |point| point.offset))
+    };
+    if found.is_empty() {
+        return;
+    }
+    let suffixes = cluster.suffixes(found.iter().map(from).collect()).await;
+    for ((one, common), suffix) in found.into_iter().zip(suffixes) {
+        let Searching { open: Open { asked, source, why }, compacted_there, .. } = one;
+        let outcome = match suffix {
+            Ok(suffix) => {
+                let rest = Rest { why, suffix, compacted_there };
+                let alignment = judge(&asked.question.ours, asked.content, &source, common, rest);
+                Outcome::Compared(asked.leader, alignment)
+            }
+            Err(error) => Outcome::refused_here(&error),
+        };
+        outcomes.insert(asked.index, outcome);
+    }
+}
+
+impl Searching {
+    fn partition(&self) -> TopicIdPartition {
+        self.open.asked.partition
+    }
+}

@@ -1,0 +1,291 @@
+//! A log that is no beginning of the source's: what stands here alone, what may be dropped of it, and on which ground.
+//!
+//! Invariants:
+//! * a record is dropped only by the operator's consent, or, where only this mirror has filled the log, by the
+//!   topic's configuration; and it is exported first;
+//! * behind what is kept nothing is left that the source has not;
+//! * a compacted log that held records of its own is not kept in part: an older value of a key that the source still
+//!   has may be gone already.
+
+use std::fmt;
+
+use tarn_record::Offset;
+
+use crate::alignment::{Content, GoOn, SourceLog, go_on};
+use crate::common_point::CommonPoint;
+use crate::local_cluster::{Cut, LogEnds, Suffix};
+use crate::reasons::Reason;
+
+/// What to do with a partition, once both histories were compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Alignment {
+    /// Fetch from here.
+    GoOn(GoOn),
+    /// The source has lost what is here: nothing may be appended.
+    Diverged(Parted),
+    /// There are records here that no mirror has brought: nothing may be appended.
+    LocalRecords(Parted),
+}
+
+/// A log that is no beginning of the source's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parted {
+    /// What told so.
+    pub why: String,
+    /// Up to where the source has what is here; `None` where nothing is known to be common.
+    pub common: Option<CommonPoint>,
+    /// The first offset that only this log has.
+    pub from: Offset,
+    /// The log end.
+    pub log_end: Offset,
+    /// What stands between them.
+    pub suffix: Suffix,
+    /// Where the source's log begins.
+    pub source_log_start: Offset,
+    /// Whether one of the logs is compacted.
+    pub compacted: bool,
+}
+
+/// Why something may be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// There is no record in it: it ended the log for its mirror.
+    NoRecords,
+    /// The operator has allowed it, for this version of the binding.
+    Consent,
+    /// The configuration allows it, for so few records.
+    Configured,
+}
+
+/// What may be dropped beside what holds no records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// The operator's consent is there, and not used yet.
+    pub consent: bool,
+    /// How many records of a divergence the configuration gives up, if any.
+    pub divergence_records_max: Option<u64>,
+}
+
+/// What becomes of a log that has parted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cutting {
+    /// As what it was found.
+    pub reason: Reason,
+    /// Why it may be cut.
+    pub ground: Ground,
+    /// Where it ended when this was decided.
+    pub log_end: Offset,
+    /// What is dropped.
+    pub cut: Cut,
+    /// From where on it is exported before.
+    pub export_from: Option<Offset>,
+}
+
+/// What the search has come to.
+pub fn judge(
+    ours: &LogEnds,
+    content: Content,
+    source: &SourceLog,
+    common: Option<CommonPoint>,
+    rest: Rest,
+) -> Alignment {
+    if let Some(point) = common.filter(|point| point.offset >= ours.log_end) {
+        return Alignment::GoOn(go_on(ours, point.epoch, source));
+    }
+    let parted = Parted {
+        why: rest.why,
+        common,
+        from: common.map_or(ours.log_start, |point| point.offset),
+        log_end: ours.log_end,
+        suffix: rest.suffix,
+        source_log_start: source.log_start,
+        compacted: ours.compacted || rest.compacted_there,
+    };
+    match content {
+        Content::Mirrored => Alignment::Diverged(parted),
+        Content::Local => Alignment::LocalRecords(parted),
+    }
+}
+
+/// What else is known of a log whose common point was searched for.
+#[derive(Clone, Debug)]
+pub struct Rest {
+    /// Why it was.
+    pub why: String,
+    /// What stands from there on.
+    pub suffix: Suffix,
+    /// Whether the source compacts the topic.
+    pub compacted_there: bool,
+}
+
+impl Alignment {
+    /// What may be cut of a log that has parted; `None` where it goes on.
+    ///
+    /// # Errors
+    /// Why nothing may be dropped: the reason, and a sentence with the range.
+    pub fn cutting(&self, allowed: Allowed) -> Option<Result<Cutting, (Reason, String)>> {
+        let (reason, parted) = match self {
+            Alignment::GoOn(_) => return None,
+            Alignment::Diverged(parted) => (Reason::SourceTruncated, parted),
+            Alignment::LocalRecords(parted) => (Reason::LocalRecords, parted),
+        };
+        let records = parted.suffix.records;
+        // A marker that the source had and has not any more is no end of this mirror's.
+        let holds_nothing = records == 0 && reason == Reason::LocalRecords;
+        let is_few = allowed.divergence_records_max.is_some_and(|max| records <= max);
+        let ground = match () {
+            () if holds_nothing => Ground::NoRecords,
+            () if allowed.consent => Ground::Consent,
+            () if is_few && reason == Reason::SourceTruncated => Ground::Configured,
+            () => return Some(Err((reason, parted.refusal(reason, allowed)))),
+        };
+        Some(Ok(parted.cutting(reason, ground)))
+    }
+}
+
+impl Parted {
+    fn cutting(&self, reason: Reason, ground: Ground) -> Cutting {
+        let holds_records = self.suffix.records > 0;
+        let cut = match self.common {
+            Some(point) if !(self.compacted && holds_records) => Cut::From(point.offset),
+            _ => Cut::All { begins_at: self.source_log_start },
+        };
+        let export_from = holds_records.then_some(self.from);
+        Cutting { reason, ground, log_end: self.log_end, cut, export_from }
+    }
+
+    fn refusal(&self, reason: Reason, allowed: Allowed) -> String {
+        let mut said = self.to_string();
+        if let (Reason::SourceTruncated, Some(max)) = (reason, allowed.divergence_records_max) {
+            said.push_str(&format!(", more than mirror.divergence.max.records={max}"));
+        }
+        if self.compacted && self.suffix.records > 0 {
+            said.push_str("; the topic is compacted, so all of it would have to be mirrored again");
+        }
+        said.push_str("; recover --allow-truncation exports and drops them");
+        said
+    }
+}
+
+/// The range, and what told so.
+impl fmt::Display for Parted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parted { why, from, log_end, suffix, .. } = self;
+        write!(f, "{why}: ")?;
+        if from >= log_end {
+            return write!(f, "no offset here is common with the source");
+        }
+        let records = suffix.records;
+        write!(f, "offsets {from} to {} ({records} records) are here and not at the source", log_end.plus(-1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_record::Epoch;
+
+    const CONSENT: Allowed = Allowed { consent: true, divergence_records_max: None };
+
+    #[test]
+    fn nothing_with_a_record_in_it_is_dropped_unasked() {
+        for content in [Content::Mirrored, Content::Local] {
+            let alignment = parted(content, Some(100), 20, false);
+            let Some(Err((reason, why))) = alignment.cutting(Allowed::default()) else {
+                panic!("{alignment:?}")
+            };
+            let expected =
+                if content == Content::Local { Reason::LocalRecords } else { Reason::SourceTruncated };
+            assert_eq!(reason, expected);
+            assert!(
+                why.contains("offsets 100 to 149 (20 records)") && why.contains("--allow-truncation"),
+                "{why}"
+            );
+        }
+    }
+
+    #[test]
+    fn with_consent_what_only_this_log_has_is_exported_and_cut() {
+        let cutting = cut(parted(Content::Local, Some(100), 20, false), CONSENT);
+        assert_eq!((cutting.ground, cutting.log_end), (Ground::Consent, Offset(150)));
+        assert_eq!((cutting.cut, cutting.export_from), (Cut::From(Offset(100)), Some(Offset(100))));
+    }
+
+    #[test]
+    fn what_ended_the_log_for_its_mirror_is_cut_unasked_and_markers_of_the_source_are_not() {
+        let cutting = cut(parted(Content::Local, Some(100), 0, true), Allowed::default());
+        assert_eq!((cutting.ground, cutting.export_from), (Ground::NoRecords, None));
+        assert_eq!(
+            cutting.cut,
+            Cut::From(Offset(100)),
+            "nothing was compacted away for the sake of a marker"
+        );
+        let lost_markers = parted(Content::Mirrored, Some(100), 0, false);
+        assert!(matches!(lost_markers.cutting(Allowed::default()), Some(Err((Reason::SourceTruncated, _)))));
+        let cutting = cut(lost_markers, CONSENT);
+        assert_eq!((cutting.ground, cutting.export_from), (Ground::Consent, None));
+    }
+
+    #[test]
+    fn the_configuration_gives_up_a_few_records_of_a_divergence_and_no_local_ones() {
+        let up_to = |max| Allowed { consent: false, divergence_records_max: Some(max) };
+        assert_eq!(
+            cut(parted(Content::Mirrored, Some(100), 20, false), up_to(20)).ground,
+            Ground::Configured
+        );
+        let more = parted(Content::Mirrored, Some(100), 20, false).cutting(up_to(19));
+        assert!(matches!(&more, Some(Err((_, why))) if why.contains("max.records=19")), "{more:?}");
+        assert!(matches!(parted(Content::Local, Some(100), 20, false).cutting(up_to(99)), Some(Err(_))));
+    }
+
+    #[test]
+    fn a_compacted_log_with_records_of_its_own_is_mirrored_again_from_the_beginning() {
+        let all = Cut::All { begins_at: Offset(7) };
+        let cutting = cut(parted(Content::Local, Some(100), 20, true), CONSENT);
+        assert_eq!((cutting.cut, cutting.export_from), (all, Some(Offset(100))));
+        let nothing_common = cut(parted(Content::Local, None, 90, false), CONSENT);
+        assert_eq!((nothing_common.cut, nothing_common.export_from), (all, Some(Offset(40))));
+    }
+
+    #[test]
+    fn a_log_whose_end_the_source_has_goes_on_there() {
+        let common = Some(CommonPoint { epoch: Epoch(4), offset: Offset(150) });
+        for content in [Content::Mirrored, Content::Local] {
+            let found = judge(&ours(), content, &source(), common, rest(0, false));
+            let Alignment::GoOn(GoOn { from, last_epoch, gap, .. }) = found else { panic!("{found:?}") };
+            assert_eq!((from, last_epoch, gap), (Offset(150), Epoch(4), None));
+        }
+    }
+
+    fn cut(alignment: Alignment, allowed: Allowed) -> Cutting {
+        match alignment.cutting(allowed) {
+            Some(Ok(cutting)) => cutting,
+            other => panic!("{alignment:?} is {other:?}"),
+        }
+    }
+
+    fn parted(content: Content, common: Option<i64>, records: u64, compacted_there: bool) -> Alignment {
+        let common = common.map(|offset| CommonPoint { epoch: Epoch(4), offset: Offset(offset) });
+        judge(&ours(), content, &source(), common, rest(records, compacted_there))
+    }
+
+    fn rest(records: u64, compacted_there: bool) -> Rest {
+        let suffix = Suffix { records, control_records: 2 };
+        Rest { why: "the source is another".to_owned(), suffix, compacted_there }
+    }
+
+    fn ours() -> LogEnds {
+        LogEnds {
+            log_start: Offset(40),
+            log_end: Offset(150),
+            high_watermark: Offset(150),
+            latest_epoch: Epoch(6),
+            leader_epoch: Epoch(9),
+            compacted: false,
+        }
+    }
+
+    fn source() -> SourceLog {
+        SourceLog { log_start: Offset(7), high_watermark: Offset(300), epoch_end: None }
+    }
+}

@@ -1,0 +1,146 @@
+//! What becomes of a log that is no beginning of the source's: it fails with the range, or its end is cut and it is
+//! compared again.
+//!
+//! Invariants:
+//! * a log is cut only behind a closed gate, and compared again before anything else;
+//! * the operator's consent is used once: it ends with the cut, and with the alignment of its version even where that
+//!   cut nothing, in this life or another;
+//! * a log that parts again and again is left to an operator;
+//! * what was exported is shown and written down with MIRRORING.
+
+use std::sync::Arc;
+
+use tarn_image::mirrors::Truncation;
+
+use super::{Aligned, Partition, Persisted};
+use crate::alignment::GoOn;
+use crate::limits;
+use crate::local_cluster::LogCut;
+use crate::parted::{Alignment, Allowed, Cutting, Ground};
+use crate::reasons::Reason;
+use crate::state::MirrorState;
+
+/// What is known of how the log here and the source's compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Histories {
+    /// They are to be compared.
+    Open,
+    /// The log here is a beginning of the source's.
+    Same(Aligned),
+    /// It is none, and may be cut.
+    Parted(Cutting),
+}
+
+/// What was cut under this version of the binding.
+#[derive(Debug, Default)]
+pub(super) struct Cuts {
+    /// Since it last was a beginning of the source's.
+    in_a_row: u8,
+    /// The operator's consent was used, or has ended with the alignment.
+    consent_is_used: bool,
+    /// What was exported last.
+    notice: Option<(Reason, Arc<str>)>,
+}
+
+impl Cuts {
+    /// What is to be said of the last cut.
+    pub(super) fn notice(&self) -> Option<&(Reason, Arc<str>)> {
+        self.notice.as_ref()
+    }
+
+    /// What another life has written down of its cuts.
+    pub(super) fn read(&mut self, persisted: &Persisted) {
+        if persisted.state == Some(MirrorState::Mirroring) && self.notice.is_none() {
+            self.notice = persisted.reason.zip(persisted.message.clone());
+        }
+    }
+}
+
+impl Partition {
+    /// Histories were compared. Beside what the operator allows, the configuration gives up so many records of a
+    /// divergence.
+    pub fn compared(&mut self, alignment: &Alignment, divergence_records_max: Option<u64>) {
+        let allowed = Allowed { consent: self.has_consent(), divergence_records_max };
+        match alignment.cutting(allowed) {
+            None => {}
+            Some(Ok(cutting)) if self.cuts.in_a_row < limits::CUTS_IN_A_ROW_MAX => {
+                self.histories = Histories::Parted(cutting);
+                return self.went_well();
+            }
+            Some(Ok(cutting)) => {
+                let why = format!(
+                    "it was cut {} times and is still no beginning of the source's",
+                    self.cuts.in_a_row
+                );
+                return self.fails_for_good(cutting.reason, why.into());
+            }
+            Some(Err((reason, why))) => return self.fails_for_good(reason, why.into()),
+        }
+        if let Alignment::GoOn(GoOn { from, last_epoch, compacted, .. }) = *alignment {
+            self.histories = Histories::Same(Aligned { from, last_epoch, compacted });
+            self.cuts.in_a_row = 0;
+            self.cuts.consent_is_used = true;
+            self.went_well();
+        }
+    }
+
+    /// The log was cut as it was decided under this version of the binding: it is compared again.
+    pub fn cut(&mut self, cutting: &Cutting, done: &LogCut, version: i64) {
+        self.histories = Histories::Open;
+        if let Some(said) = said_of(done) {
+            self.cuts.notice = Some((cutting.reason, said.into()));
+        }
+        if version == self.bound.version {
+            self.cuts.in_a_row = self.cuts.in_a_row.saturating_add(1);
+            self.cuts.consent_is_used |= cutting.ground == Ground::Consent;
+        }
+        self.went_well();
+    }
+
+    /// What is to be written down, with MIRRORING, of what was exported last.
+    pub fn cut_notice(&self) -> Option<(Reason, Arc<str>)> {
+        self.cuts.notice.clone()
+    }
+
+    /// The owning core does not cut the log as it is: it is compared again.
+    pub fn cut_refused(&mut self) {
+        self.histories = Histories::Open;
+        self.gate = super::GateNow::MustClose;
+    }
+
+    /// True where the end of the log is about to be dropped.
+    pub(super) fn is_to_be_cut(&self) -> bool {
+        matches!(self.histories, Histories::Parted(_))
+    }
+
+    /// True where MIRRORING is to be written: once, and again where it does not say what was exported, or not that the
+    /// operator's consent has ended.
+    pub(super) fn must_write_mirroring(&self, persisted: &Persisted) -> bool {
+        let is_said = self.cuts.notice.as_ref().map(|(_, said)| said) == persisted.message.as_ref();
+        let ends_consent = self.bound.truncation == Truncation::Allowed && self.is_older(persisted);
+        persisted.state != Some(MirrorState::Mirroring) || !is_said || ends_consent
+    }
+
+    /// True where the operator has consented to this version of the binding's dropping something, and it has neither
+    /// dropped it nor ended its alignment.
+    fn has_consent(&self) -> bool {
+        let is_aligned = |persisted: &Persisted| {
+            !self.is_older(persisted) && persisted.state.is_some_and(MirrorState::means_mirrored)
+        };
+        self.bound.truncation == Truncation::Allowed
+            && !self.cuts.consent_is_used
+            && !self.persisted.as_ref().is_some_and(is_aligned)
+    }
+}
+
+/// What an operator is told of an export; nothing where there is none.
+fn said_of(done: &LogCut) -> Option<String> {
+    let export = done.export.as_ref()?;
+    let (from, last, records, path) = (export.from, export.to.plus(-1), export.records, &export.path);
+    Some(format!(
+        "offsets {from} to {last} ({records} records) were not the source's and are exported to {path}"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! Logs that have parted from the source's: failed, or cut and compared again.
+
+use super::super::tests::{
+    POLICY, bound, cut, diverged, fetched, go_on, leader, parted, partition, persisted, run,
+};
+use super::*;
+use crate::local_cluster::Cut;
+use crate::partition::{Bound, Want};
+use tarn_image::DesiredState;
+use tarn_record::{Epoch, Offset};
+
+#[test]
+fn with_consent_a_log_that_has_parted_is_cut_behind_a_closed_gate_and_compared_again() {
+    let mut partition = recovered(Truncation::Allowed);
+    partition.compared(&diverged(), None);
+    let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+    assert_eq!((cutting.cut, cutting.export_from), (Cut::From(Offset(5)), Some(Offset(5))));
+    assert_eq!(partition.state(), MirrorState::LogAlignment, "it is FAILED no more");
+    partition.begin(Want::Cut(cutting));
+    partition.end();
+    partition.cut(&cutting, &cut(), 2);
+    let mut written = Vec::new();
+    assert_eq!(run(&mut partition, &mut written), ["Compare", "WriteState", "OpenGate", "Fetch"]);
+    assert_eq!(written, [MirrorState::Mirroring]);
+    let (reason, said) = partition.notice().expect("it says what was cut");
+    assert_eq!(reason, Reason::SourceTruncated);
+    assert!(said.contains("offsets 5 to 9 (5 records)") && said.contains("/exports/t-0"), "{said}");
+    assert_eq!((partition.trouble(), partition.retry_attempt()), (None, 0));
+}
+
+#[test]
+fn consent_is_used_once() {
+    let mut partition = recovered(Truncation::Allowed);
+    partition.compared(&diverged(), None);
+    let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+    partition.cut(&cutting, &cut(), 2);
+    partition.compared(&diverged(), None);
+    assert_eq!(partition.want(0), Want::WriteState(MirrorState::Failed));
+    // Nor is it kept by an alignment that did not need it, in this life or the next.
+    let mut partition = recovered(Truncation::Allowed);
+    partition.compared(&go_on(), None);
+    partition.source_seen(Some(leader(2, 6)));
+    partition.compared(&diverged(), None);
+    assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::SourceTruncated));
+    let mut restarted = Partition::new(Bound { truncation: Truncation::Allowed, ..bound() });
+    restarted.gate_closed();
+    restarted.state_read(persisted(MirrorState::Mirroring));
+    restarted.source_seen(Some(leader(1, 5)));
+    restarted.compared(&diverged(), None);
+    assert_eq!(restarted.want(0), Want::WriteState(MirrorState::Failed));
+}
+
+#[test]
+fn an_alignment_that_did_not_need_the_consent_of_its_version_is_written_down() {
+    let mut partition = fetched();
+    let consent = Bound { version: 2, truncation: Truncation::Allowed, ..partition.bound() };
+    partition.rebound(consent);
+    let mut written = Vec::new();
+    let steps = ["LeaveLane", "CloseGate", "Compare", "WriteState", "OpenGate", "Fetch"];
+    assert_eq!(run(&mut partition, &mut written), steps);
+    assert_eq!(written, [MirrorState::Mirroring]);
+}
+
+#[test]
+fn consent_that_another_version_had_is_none() {
+    let mut partition = recovered(Truncation::Allowed);
+    partition.rebound(Bound { version: 3, truncation: Truncation::Refused, ..partition.bound() });
+    partition.gate_closed();
+    partition.compared(&diverged(), None);
+    assert_eq!(partition.want(0), Want::WriteState(MirrorState::Failed));
+}
+
+#[test]
+fn an_export_that_fails_is_tried_again_and_nothing_else_is_done() {
+    let mut partition = recovered(Truncation::Allowed);
+    partition.compared(&diverged(), None);
+    let want = partition.want(0);
+    let mut now = 1000;
+    for _ in 0..20 {
+        partition.failed(Reason::DestinationStorage, "it cannot be written".into(), now, 0.5, &POLICY);
+        assert_eq!(partition.state(), MirrorState::Failed);
+        let Want::Wait(until) = partition.want(now) else { panic!("{:?}", partition.want(now)) };
+        now = until;
+        assert_eq!(partition.want(now), want);
+    }
+    assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
+}
+
+#[test]
+fn a_cut_that_is_refused_is_decided_anew() {
+    let mut partition = recovered(Truncation::Allowed);
+    partition.compared(&diverged(), None);
+    partition.cut_refused();
+    assert_eq!(partition.want(0), Want::CloseGate);
+    partition.gate_closed();
+    assert_eq!(partition.want(0), Want::Compare(leader(1, 5)));
+}
+
+#[test]
+fn what_the_source_says_meanwhile_is_compared_first() {
+    let mut partition = recovered(Truncation::Allowed);
+    partition.compared(&diverged(), None);
+    partition.source_seen(Some(leader(2, 6)));
+    assert_eq!(partition.want(0), Want::Compare(leader(2, 6)));
+}
+
+#[test]
+fn a_stop_wins_over_a_cut_and_a_cut_of_an_older_version_uses_up_nothing() {
+    let mut partition = recovered(Truncation::Allowed);
+    partition.compared(&diverged(), None);
+    let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+    partition.begin(Want::Cut(cutting));
+    let stop = Bound { desired: DesiredState::Stopping, version: 3, ..partition.bound() };
+    partition.rebound(Bound { truncation: Truncation::Refused, ..stop });
+    partition.end();
+    partition.cut(&cutting, &cut(), 2);
+    assert_eq!(partition.want(0), Want::CloseGate);
+    partition.gate_closed();
+    assert_eq!(partition.want(0), Want::Flush);
+    partition.rebound(Bound { desired: DesiredState::Mirroring, version: 4, ..partition.bound() });
+    partition.rebound(Bound { version: 5, truncation: Truncation::Allowed, ..partition.bound() });
+    partition.cut(&cutting, &cut(), 4);
+    partition.gate_closed();
+    partition.compared(&diverged(), None);
+    assert!(matches!(partition.want(0), Want::Cut(_)), "{:?}", partition.want(0));
+}
+
+#[test]
+fn a_few_records_are_given_up_where_that_is_configured_again_and_again_but_not_for_ever() {
+    let mut partition = fetched();
+    partition.source_seen(Some(leader(2, 6)));
+    partition.left_lane();
+    partition.gate_closed();
+    for _ in 0..limits::CUTS_IN_A_ROW_MAX {
+        partition.compared(&diverged(), Some(5));
+        let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+        assert_eq!((cutting.ground, partition.state()), (Ground::Configured, MirrorState::UleRecovery));
+        partition.cut(&cutting, &cut(), 1);
+    }
+    partition.compared(&diverged(), Some(5));
+    assert_eq!(partition.want(0), Want::WriteState(MirrorState::Failed));
+    let mut others = fetched();
+    others.source_seen(Some(leader(2, 6)));
+    others.compared(&diverged(), Some(4));
+    assert_eq!(others.trouble().map(|(reason, _)| reason), Some(Reason::SourceTruncated));
+}
+
+#[test]
+fn a_promoted_log_with_nothing_of_its_own_is_cut_unasked() {
+    let mut partition = partition();
+    partition.rebound(Bound { leader_epoch: Epoch(99), ..partition.bound() });
+    partition.state_read(persisted(MirrorState::LogAlignment));
+    partition.source_seen(Some(leader(1, 5)));
+    partition.compared(&Alignment::LocalRecords(parted(0)), None);
+    let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+    assert_eq!((cutting.ground, cutting.export_from), (Ground::NoRecords, None));
+    partition.cut(&cutting, &LogCut { log_end: Offset(5), export: None }, 1);
+    assert_eq!(run(&mut partition, &mut Vec::new()), ["Compare", "WriteState", "OpenGate", "Fetch"]);
+    assert_eq!(partition.notice(), None, "nothing is lost");
+}
+
+#[test]
+fn what_was_exported_is_said_after_a_restart_and_until_the_binding_is_another() {
+    let mut partition = partition();
+    let said: Arc<str> = "offsets 5 to 9 are exported to /exports/t-0".into();
+    let known = Persisted {
+        reason: Some(Reason::LocalRecords),
+        message: Some(said.clone()),
+        ..persisted(MirrorState::Mirroring)
+    };
+    partition.state_read(known);
+    assert_eq!(partition.notice(), Some((Reason::LocalRecords, said)));
+    let mut written = Vec::new();
+    run(&mut partition, &mut written);
+    assert_eq!(written, [], "it is written down already");
+    partition.rebound(Bound { version: 2, ..partition.bound() });
+    assert_eq!(partition.notice(), None);
+    run(&mut partition, &mut written);
+    assert_eq!(written, [MirrorState::Mirroring], "nor is it said after the next restart");
+}
+
+/// A partition that had failed and is recovered by version 2, with its gate closed, about to be compared.
+fn recovered(truncation: Truncation) -> Partition {
+    let mut partition = fetched();
+    partition.left_lane();
+    partition.gate_closed();
+    partition.compared(&diverged(), None);
+    partition.state_written(MirrorState::Failed, 4, 1);
+    partition.rebound(Bound { version: 2, truncation, ..partition.bound() });
+    partition.gate_closed();
+    assert_eq!(partition.want(0), Want::Compare(leader(1, 5)));
+    partition
+}

@@ -1,0 +1,136 @@
+//! A log of the destination, in memory: what was mirrored, what ended it for its mirror, what clients wrote after.
+
+use tarn_mirror::alignment::EpochEnd;
+use tarn_mirror::local_cluster::*;
+use tarn_record::{
+    BatchBuilder, BatchHeader, Compression, Epoch, Offset, ProducerEpoch, ProducerId, Record, ValidBatch,
+};
+
+#[derive(Default)]
+pub(crate) struct Log {
+    pub(crate) batches: Vec<ValidBatch>,
+    pub(crate) start: i64,
+    pub(crate) gate: Option<u64>,
+    pub(crate) generations: u64,
+    /// How many transactions the source has not decided.
+    pub(crate) open_transactions: i64,
+    /// Where the reset record is, and in which leader epoch.
+    pub(crate) reset: Option<(i64, i32)>,
+    /// How many were written.
+    pub(crate) resets: usize,
+}
+
+impl Log {
+    pub(crate) fn end(&self) -> i64 {
+        let of_batches = self.batches.last().map_or(self.start, |batch| batch.header().next_offset().0);
+        of_batches.max(self.reset.map_or(0, |(offset, _)| offset + 1))
+    }
+
+    fn mirrored_end(&self) -> i64 {
+        let reset = self.reset.map_or(i64::MAX, |(offset, _)| offset);
+        let mirrored = self.batches.iter().map(ValidBatch::header).rfind(|batch| batch.base_offset.0 < reset);
+        mirrored.map_or(self.start, |batch| batch.next_offset().0)
+    }
+
+    pub(crate) fn latest_epoch(&self) -> Epoch {
+        self.epochs().last().map_or(Epoch::NONE, |(epoch, _)| *epoch)
+    }
+
+    /// Which epochs begin where.
+    fn epochs(&self) -> Vec<(Epoch, i64)> {
+        let of_batches = self.batches.iter().map(ValidBatch::header);
+        let mut begun: Vec<_> = of_batches.map(|batch| (batch.leader_epoch, batch.base_offset.0)).collect();
+        begun.extend(self.reset.map(|(offset, epoch)| (Epoch(epoch), offset)));
+        begun.sort_by_key(|(_, offset)| *offset);
+        begun.dedup_by_key(|(epoch, _)| *epoch);
+        begun
+    }
+
+    pub(crate) fn epoch_end(&self, asked: Epoch) -> EpochEnd {
+        let epochs = self.epochs();
+        let after = epochs.partition_point(|(epoch, _)| *epoch <= asked);
+        let epoch = after.checked_sub(1).map_or(asked, |found| epochs[found].0);
+        EpochEnd { epoch, end: Offset(epochs.get(after).map_or(self.end(), |(_, start)| *start)) }
+    }
+
+    pub(crate) fn below(&self, offset: Offset) -> Option<BatchHeader> {
+        self.batches.iter().map(|batch| *batch.header()).rfind(|batch| batch.base_offset < offset)
+    }
+
+    pub(crate) fn suffix(&self, from: Offset) -> Suffix {
+        let behind = self.batches.iter().map(ValidBatch::header).filter(|batch| batch.next_offset() > from);
+        let (of_control, of_records): (Vec<_>, Vec<_>) =
+            behind.partition(|batch| batch.attributes.is_control());
+        let count = |batches: &[&BatchHeader]| {
+            batches.iter().map(|batch| batch.record_count.unsigned_abs()).sum::<u32>()
+        };
+        let ending = self.reset.filter(|(offset, _)| *offset >= from.0).map_or(0, |_| 1);
+        Suffix { records: count(&of_records).into(), control_records: u64::from(count(&of_control)) + ending }
+    }
+
+    /// Drops what is ordered; says what that was.
+    pub(crate) fn cut(&mut self, order: &CutOrder) -> Result<(LogCut, Vec<ValidBatch>), String> {
+        if self.gate.is_some() || order.log_end.0 != self.end() {
+            return Err(format!("its gate is {:?} and its end {}", self.gate, self.end()));
+        }
+        let from = match order.cut {
+            Cut::From(offset) => offset,
+            Cut::All { .. } => Offset(self.start),
+        };
+        let holds_records = self.suffix(from).records > 0;
+        if holds_records && order.export_from.is_none() {
+            return Err("what is dropped holds records".to_owned());
+        }
+        let export = order.export_from.map(|from| Export {
+            path: "/exports/it".into(),
+            from,
+            to: order.log_end,
+            records: self.suffix(from).records,
+            bytes: 1,
+        });
+        let kept = self.batches.partition_point(|batch| batch.header().next_offset() <= from);
+        let mut dropped = self.batches.split_off(kept);
+        dropped.retain(|batch| order.export_from.is_some_and(|from| batch.header().next_offset() > from));
+        self.reset = self.reset.filter(|(offset, _)| *offset < from.0);
+        if let Cut::All { begins_at } = order.cut {
+            self.start = begins_at.0;
+        }
+        Ok((LogCut { log_end: Offset(self.end()), export }, dropped))
+    }
+
+    /// What a client writes in this leader epoch.
+    pub(crate) fn write(&mut self, records: usize, epoch: i32) {
+        let mut batch = BatchBuilder::new(Offset(self.end()), Compression::None).leader_epoch(Epoch(epoch));
+        for _ in 0..records {
+            batch.add(&Record { value: Some(b"written here"), ..Record::default() });
+        }
+        self.batches.push(ValidBatch::parse(batch.build()).expect("it is one"));
+    }
+
+    /// An abort marker for every open transaction, and the reset record.
+    pub(crate) fn end_for_mirror(&mut self, order: &EndOrder, leader_epoch: i32) -> Result<LogEnded, String> {
+        let EndOrder { position, .. } = order;
+        if self.gate.is_some() {
+            return Err("its gate is open".to_owned());
+        }
+        if leader_epoch <= position.epoch.0 || self.mirrored_end() != position.offset.0 {
+            return Err(format!("{position:?} in epoch {leader_epoch}, and its end is {}", self.end()));
+        }
+        if self.reset.is_none() {
+            self.reset = Some((self.mirrored_end() + self.open_transactions, leader_epoch));
+            self.resets += 1;
+        }
+        Ok(LogEnded {
+            reset_offset: Offset(self.end() - 1),
+            aborted_count: self.open_transactions as u32,
+            aborted: (0..self.open_transactions)
+                .map(|number| AbortedTransaction {
+                    producer_id: ProducerId(number),
+                    producer_epoch: ProducerEpoch(0),
+                    first_offset: Offset(number),
+                })
+                .collect(),
+            log_end: Offset(self.end()),
+        })
+    }
+}
