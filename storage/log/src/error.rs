@@ -80,6 +80,16 @@ pub enum LogError {
         /// The directory.
         path: PathBuf,
     },
+    /// A disk without room for what is to be written.
+    #[error("{path} has room for {available} bytes, and {needed} are needed")]
+    NoRoom {
+        /// Where it was to be written.
+        path: PathBuf,
+        /// How much.
+        needed: u64,
+        /// How much room there is.
+        available: u64,
+    },
     /// The log cannot start beyond its end.
     #[error("the log cannot start at offset {asked}: it ends at offset {end}")]
     StartBeyondEnd {
@@ -110,6 +120,7 @@ impl LogError {
         match self {
             LogError::Io { cause, .. } => full(cause),
             LogError::TxnIndex(TxnIndexError::Io { cause, .. }) => full(cause),
+            LogError::NoRoom { .. } => true,
             _ => false,
         }
     }

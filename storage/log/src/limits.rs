@@ -15,6 +15,9 @@ pub const SEARCHED_BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The largest control batch whose record is read.
 pub const CONTROL_BATCH_BYTES_MAX: usize = 1024 * 1024;
 
+/// What of a log is copied at once into another file, 1 MiB.
+pub const EXPORT_PIECE_BYTES: usize = 1 << 20;
+
 /// What of a file is written out at once before it is synced. A background flush of less is a sync alone.
 pub const WRITE_OUT_BYTES: u64 = 4 << 20;
 

@@ -31,7 +31,7 @@ mod replay;
 pub(crate) use damage::first_damage;
 pub use damage::{Damage, Fault};
 use opener::{Opener, finish};
-pub(crate) use replay::{drop_snapshots_above, producers_below};
+pub(crate) use replay::{ProducersBelow, drop_snapshots_above};
 
 /// What is known of a log before it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,9 +16,26 @@ use crate::segment::{Scan, SegmentView, Step, WIDE};
 #[derive(Debug)]
 #[must_use = "nothing is read until they are visited"]
 pub struct LogBatches {
-    segments: Vec<SegmentView>,
-    from: Offset,
-    upper: Offset,
+    pub(super) segments: Vec<SegmentView>,
+    pub(super) from: Offset,
+    pub(super) upper: Offset,
+}
+
+/// How many records there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordCounts {
+    /// Those of applications.
+    pub records: u64,
+    /// Those for brokers and clients: ends of transactions and their like.
+    pub control_records: u64,
+}
+
+impl RecordCounts {
+    pub(super) fn add(&mut self, header: &BatchHeader) {
+        let count = u64::try_from(header.record_count).unwrap_or(0);
+        let sum = if header.is_control() { &mut self.control_records } else { &mut self.records };
+        *sum = sum.saturating_add(count);
+    }
 }
 
 impl Log {
@@ -37,7 +54,7 @@ impl LogBatches {
     /// # Errors
     /// Where a segment cannot be read, also when its offsets were removed meanwhile; or is damaged.
     pub fn visit(
-        self,
+        &self,
         mut visit: impl FnMut(&BatchHeader, Option<&ControlRecord>) -> ControlFlow<()>,
     ) -> Result<(), LogError> {
         for view in &self.segments {
@@ -60,5 +77,40 @@ impl LogBatches {
             }
         }
         Ok(())
+    }
+
+    /// Counts the records of all of them, by their headers. The first batch counts as a whole, wherever in it
+    /// these begin.
+    ///
+    /// # Errors
+    /// As for [`LogBatches::visit`].
+    pub fn count(&self) -> Result<RecordCounts, LogError> {
+        let mut counts = RecordCounts::default();
+        self.visit(|header, _| {
+            counts.add(header);
+            ControlFlow::Continue(())
+        })?;
+        Ok(counts)
+    }
+
+    /// Leaves out what begins at `upper` or above.
+    pub(crate) fn end_at(&mut self, upper: Offset) {
+        self.upper = self.upper.min(upper);
+        self.drop_unread();
+    }
+
+    /// Leaves out what ends below `from`.
+    pub(crate) fn skip_to(&mut self, from: Offset) {
+        self.from = self.from.max(from);
+        let after = self.segments.partition_point(|segment| segment.base() <= self.from);
+        self.segments.drain(..after.saturating_sub(1));
+        self.drop_unread();
+    }
+
+    /// Between two offsets of which the second is no higher there is no batch, though one may span both.
+    fn drop_unread(&mut self) {
+        if self.from >= self.upper {
+            self.segments.clear();
+        }
     }
 }

@@ -17,6 +17,7 @@
 
 mod append;
 mod batches;
+mod export;
 mod flush;
 mod flush_together;
 mod read;
@@ -24,6 +25,7 @@ mod roll;
 mod search;
 mod truncate;
 mod truncation_mark;
+mod truncation_search;
 
 use std::sync::{Arc, Weak};
 
@@ -43,13 +45,15 @@ use crate::segment::txn_index::AbortedTransaction;
 
 pub use append::Appended;
 pub(crate) use append::aborted_entry;
-pub use batches::LogBatches;
+pub use batches::{LogBatches, RecordCounts};
+pub use export::{ExportJob, Exported};
 pub use flush::{FlushJob, Flushed};
 pub use flush_together::{Together, flush_together};
-pub use search::{FoundTimestamp, NewestBatchSearch, TimestampSearch};
+pub use search::{BatchBelowSearch, FoundTimestamp, TimestampSearch};
 pub use truncate::Truncated;
 pub(crate) use truncation_mark::TruncationMark;
 use truncation_mark::Until;
+pub use truncation_search::{FoundTruncation, TruncationSearch};
 
 /// See the module.
 #[derive(Debug)]

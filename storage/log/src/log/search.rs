@@ -1,4 +1,4 @@
-//! Finding a record by its timestamp (ListOffsets), or the newest batch.
+//! Finding a record by its timestamp (ListOffsets), or a batch by what comes after it.
 //!
 //! A search may have to read and decompress a batch that is on the disk only, so it leaves the log's core:
 //! it takes a copy of what the log knows and runs on any thread.
@@ -26,12 +26,14 @@ enum Wanted {
     Largest,
 }
 
-/// The search for the newest batch, ready to run.
+/// The search for the last batch that begins below an offset, ready to run.
 #[derive(Debug)]
 #[must_use = "a search finds nothing until it is run"]
-pub struct NewestBatchSearch {
+pub struct BatchBelowSearch {
+    /// Those that may have it, the later first.
     segments: Vec<SegmentView>,
-    last: Offset,
+    start: Offset,
+    below: Offset,
 }
 
 /// A record found by its timestamp.
@@ -58,11 +60,18 @@ impl Log {
     }
 
     /// Searches the newest batch.
-    pub fn newest_batch(&self) -> NewestBatchSearch {
-        let last = self.end.plus(-1);
-        let newest = if last < self.start { self.segments.len() } else { self.segment_of(last) };
-        let segments = self.segments[newest..].iter().map(|segment| segment.view().clone()).collect();
-        NewestBatchSearch { segments, last }
+    pub fn newest_batch(&self) -> BatchBelowSearch {
+        self.batch_below(self.end)
+    }
+
+    /// Searches the last batch that begins below `offset`.
+    pub fn batch_below(&self, offset: Offset) -> BatchBelowSearch {
+        let below = offset.min(self.end);
+        let upto = self.segments.partition_point(|segment| segment.base() < below);
+        // The last of them may begin with a gap that `below` is in; the one before it ends with a batch.
+        let filled = self.segments[..upto].iter().rev().filter(|segment| segment.size() > 0).take(2);
+        let segments = filled.map(|segment| segment.view().clone()).collect();
+        BatchBelowSearch { segments, start: self.start, below }
     }
 
     fn search(&self, wanted: Wanted, upper: Offset) -> TimestampSearch {
@@ -72,15 +81,16 @@ impl Log {
     }
 }
 
-impl NewestBatchSearch {
-    /// Its header; `None` in a log without a batch.
+impl BatchBelowSearch {
+    /// Its header; `None` where there is no such batch.
     ///
     /// # Errors
     /// Where a segment cannot be read: also when its offsets were removed meanwhile.
     pub fn run(self) -> Result<Option<BatchHeader>, LogError> {
         for segment in &self.segments {
-            if let Some(found) = segment.locate(self.last)? {
-                return Ok(Some(found.header));
+            if let Some(found) = segment.locate_below(self.below)? {
+                let is_in_log = found.header.last_offset() >= self.start;
+                return Ok(is_in_log.then_some(found.header));
             }
         }
         Ok(None)

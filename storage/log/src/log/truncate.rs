@@ -5,7 +5,8 @@
 //! log then goes on in a new segment, so that no byte a reader was promised is ever replaced by another.
 //!
 //! What the directory's checkpoint files say of the log may be wrong from then on; see
-//! `truncation_mark`.
+//! `truncation_mark`. What has to be read for it, up to a whole segment, can be read on another thread
+//! before; see `truncation_search`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -14,6 +15,7 @@ use tarn_record::{Offset, Timestamp};
 
 use super::Log;
 use super::truncation_mark::Extent;
+use super::truncation_search::FoundTruncation;
 use crate::error::LogError;
 use crate::home::Kind;
 use crate::recovery;
@@ -38,6 +40,19 @@ impl Log {
     /// Where the disk refuses. The log is then as long as [`Log::end`] says; it is of no use before a
     /// truncation succeeds.
     pub fn truncate_to(&mut self, offset: Offset, now: Timestamp) -> Result<Truncated, LogError> {
+        let cut = self.search_truncation(offset).run()?;
+        self.truncate_as_found(cut, now)
+    }
+
+    /// The same, where what has to be read was read before; and is again where the log has changed since.
+    ///
+    /// # Errors
+    /// As for [`Log::truncate_to`].
+    pub fn truncate_as_found(&mut self, cut: FoundTruncation, now: Timestamp) -> Result<Truncated, LogError> {
+        if !cut.is_of(self) {
+            return self.truncate_to(cut.offset, now);
+        }
+        let FoundTruncation { offset, end, kept, position, producers, snapshot, .. } = cut;
         if offset < self.start {
             return self.truncate_fully_and_start_at(offset, now);
         }
@@ -47,27 +62,21 @@ impl Log {
             let removal = RemovalJob::new(self.home.clone(), Vec::new());
             return Ok(Truncated { end: self.end, removal });
         }
-        let found = self.segments[self.segment_of(offset)].view().locate(offset)?;
-        let end = found.map_or(offset, |found| found.header.base_offset.min(offset)).max(self.start);
-        let kept = match &found {
-            // Nothing of the segment stays.
-            Some(found) if found.position == 0 => self.segment_of(offset),
-            _ => self.segment_of(offset) + 1,
-        };
         let extent = if kept == 0 { Extent::Everything } else { Extent::Suffix };
         self.begin_truncation(end, self.start, extent)?;
         let mut removed = Vec::new();
         self.drop_segments_from(kept, &mut removed)?;
-        if let Some(found) = found.filter(|found| found.position > 0) {
-            self.active_mut().cut_at(found.position as u32, end)?;
+        if let Some(position) = position {
+            self.active_mut().cut_at(position, end)?;
             self.dirt.changes += 1;
             self.dirt.torn = false;
         }
         self.unnoted_aborts.retain(|aborted| aborted.last_offset < end);
         self.end = end;
         self.truncate_epochs(end);
-        let before = std::mem::take(&mut self.producers);
-        self.producers = recovery::producers_below(self, end)?;
+        recovery::drop_snapshots_above(&self.home, end)?;
+        let before = std::mem::replace(&mut self.producers, producers);
+        self.dirt.snapshot = snapshot;
         self.producers.keep_unreplicated(&before, end);
         // Snapshots and batches know those again that were forgotten.
         self.expire_producers(now);

@@ -8,39 +8,75 @@ use tarn_record::Offset;
 use super::Listing;
 use crate::error::LogError;
 use crate::home::{Home, Kind};
-use crate::log::Log;
+use crate::log::{Log, LogBatches};
 use crate::producers::ProducerStates;
 use crate::segment::Segment;
 
-/// The producer states as of `end`, in a log that was cut there. Snapshots above it are removed.
-pub(crate) fn producers_below(log: &mut Log, end: Offset) -> Result<ProducerStates, LogError> {
-    let listing = Listing::read(&log.home)?;
-    load_producers(log, &listing, end)
+/// What the producer states as of an offset are built from, for any thread.
+#[derive(Debug)]
+pub(crate) struct ProducersBelow {
+    /// All batches below it.
+    pub(crate) batches: LogBatches,
+    /// A snapshot from below here may be of a history that was dropped as a whole.
+    pub(crate) oldest_snapshot: Offset,
+    /// The offset.
+    pub(crate) end: Offset,
 }
 
-/// The same, with the directory's listing at hand.
+impl ProducersBelow {
+    /// The same as of a lower offset.
+    pub(crate) fn below(mut self, end: Offset) -> ProducersBelow {
+        self.batches.end_at(end);
+        self.end = self.end.min(end);
+        self
+    }
+
+    /// The same in a log that loses all its batches: a snapshot at the offset alone tells.
+    pub(crate) fn without_batches(mut self) -> ProducersBelow {
+        self.batches.skip_to(self.end);
+        self.oldest_snapshot = self.end;
+        self
+    }
+
+    /// Builds them; with the offset of the snapshot that they rest on.
+    pub(crate) fn build(self, home: &Home) -> Result<(ProducerStates, Option<Offset>), LogError> {
+        self.build_from(home, &Listing::read(home)?)
+    }
+
+    fn build_from(
+        mut self,
+        home: &Home,
+        listing: &Listing,
+    ) -> Result<(ProducerStates, Option<Offset>), LogError> {
+        let (mut states, mut snapshot) = (ProducerStates::default(), None);
+        for (&offset, &len) in listing.snapshots.range(self.oldest_snapshot.min(self.end)..=self.end).rev() {
+            if let Some(loaded) = read_snapshot(home, offset, len)? {
+                (states, snapshot) = (loaded, Some(offset));
+                self.batches.skip_to(offset);
+                break;
+            }
+        }
+        self.batches.visit(|header, control| {
+            states.update(header, control);
+            ControlFlow::Continue(())
+        })?;
+        Ok((states, snapshot))
+    }
+}
+
+/// The producer states as of `end`, in a log that was cut there. Snapshots above it are removed.
 pub(super) fn load_producers(
     log: &mut Log,
     listing: &Listing,
     end: Offset,
 ) -> Result<ProducerStates, LogError> {
     remove_above(&log.home, listing, end)?;
-    let mut states = ProducerStates::default();
-    let mut from = log.start;
     log.dirt.snapshot = None;
-    // One from below the first segment may be of a history that was dropped as a whole.
-    let first = log.segments.first().map_or(end, Segment::base);
-    for (&offset, &len) in listing.snapshots.range(first.min(end)..=end).rev() {
-        if let Some(loaded) = read_snapshot(&log.home, offset, len)? {
-            (states, from) = (loaded, offset);
-            log.dirt.snapshot = Some(offset);
-            break;
-        }
-    }
-    log.batches(from, end).visit(|header, control| {
-        states.update(header, control);
-        ControlFlow::Continue(())
-    })?;
+    let batches = log.batches(log.start, end);
+    let oldest_snapshot = log.segments.first().map_or(end, Segment::base);
+    let (states, snapshot) =
+        ProducersBelow { batches, oldest_snapshot, end }.build_from(&log.home, listing)?;
+    log.dirt.snapshot = snapshot;
     Ok(states)
 }
 

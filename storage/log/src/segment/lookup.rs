@@ -42,6 +42,24 @@ impl SegmentView {
         self.first_where(self.hint(offset)?, |found| found.header.last_offset() >= offset)
     }
 
+    /// The last batch that begins below `offset`.
+    pub(crate) fn locate_below(&self, offset: Offset) -> Result<Option<Found>, LogError> {
+        if self.size == 0 {
+            return Ok(None);
+        }
+        let file = self.open()?;
+        let (mut scan, mut step) = self.scan_from(file.as_ref(), self.hint(offset.plus(-1))?)?;
+        let mut last = None;
+        loop {
+            match step {
+                Step::Batch(found) if found.header.base_offset < offset => last = Some(found),
+                Step::Batch(_) | Step::End => return Ok(last),
+                Step::Bad(fault) => return Err(self.damaged(scan.position(), fault)),
+            }
+            step = self.next(&mut scan)?;
+        }
+    }
+
     /// The first batch that begins at `position` or above.
     pub(crate) fn locate_position(&self, position: u64) -> Result<Option<Found>, LogError> {
         if position >= u64::from(self.size) {
