@@ -36,7 +36,7 @@ use crate::rules::TopicRules;
 use crate::sessions::{Session, SessionLimits, Sessions};
 use crate::topic_changes::TopicChanges;
 use crate::unopened::Unopened;
-use crate::{closing, flushing, limits, lookups, placing, stopping};
+use crate::{closing, cutting, flushing, limits, lookups, placing, stopping};
 
 /// One core of a broker.
 pub struct Core {
@@ -290,13 +290,19 @@ impl Core {
                 let absence = |partition| self.local_absence(partition);
                 let _ = reply.fill(lookups::ends(&self.partitions(), &partitions, absence));
             }
-            Envelope::NewestBatches(partitions, reply) => lookups::newest_batches(self, partitions, reply),
+            Envelope::BatchesBelow(places, reply) => lookups::batches_below(self, places, reply),
+            Envelope::LocalEpochEnds(epochs, reply) => {
+                let absence = |partition| self.local_absence(partition);
+                let _ = reply.fill(lookups::local_epoch_ends(&self.partitions(), &epochs, absence));
+            }
+            Envelope::Suffixes(places, reply) => lookups::suffixes(self, places, reply),
             Envelope::Gates(gates, reply) => {
                 let absence = |partition| self.local_absence(partition);
                 let _ = reply.fill(lookups::set_gates(&mut self.partitions(), &gates, absence));
             }
             Envelope::Flush(partitions, reply) => stopping::flush(self, partitions, reply),
             Envelope::EndLogs(orders, reply) => stopping::end_logs(self, orders, reply),
+            Envelope::CutLogs(orders, reply) => cutting::cut_logs(self, orders, reply),
             Envelope::KnownStates(states, reply) => {
                 let absence = |partition| self.local_absence(partition);
                 let _ = reply.fill(lookups::set_known_states(&mut self.partitions(), &states, absence));
@@ -406,7 +412,7 @@ impl Core {
     }
 
     /// Removes the files that logs have let go.
-    fn remove_files(&self) {
+    pub(crate) fn remove_files(&self) {
         let removals = self.partitions.borrow_mut().take_removals();
         if removals.is_empty() {
             return;

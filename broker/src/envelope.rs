@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
-    EndOrder, GateOrder, KnownState, LocalError, LogEnded, LogEnds, MirrorAppend, MirrorAppended,
-    MirrorGeneration,
+    CutOrder, EndOrder, GateOrder, KnownState, LocalError, LogCut, LogEnded, LogEnds, MirrorAppend,
+    MirrorAppended, MirrorGeneration, Suffix,
 };
 use tarn_record::validate::ClientBatch;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, Timestamp, TopicId, TopicIdPartition};
@@ -37,14 +38,20 @@ pub enum Envelope {
     Mirrored(Vec<MirrorAppend>, ReplySlot<Vec<MirrorAppended>>),
     /// Where logs begin and end.
     Ends(Vec<TopicIdPartition>, ReplySlot<Vec<Result<LogEnds, LocalError>>>),
-    /// The newest batches of logs.
-    NewestBatches(Vec<TopicIdPartition>, ReplySlot<Vec<Result<Option<BatchHeader>, LocalError>>>),
+    /// The last batches of logs that begin below these offsets.
+    BatchesBelow(Vec<(TopicIdPartition, Offset)>, ReplySlot<Vec<Result<Option<BatchHeader>, LocalError>>>),
+    /// Where epochs end in logs, for their mirrors.
+    LocalEpochEnds(Vec<(TopicIdPartition, Epoch)>, ReplySlot<Vec<Result<EpochEnd, LocalError>>>),
+    /// What stands in logs from these offsets on.
+    Suffixes(Vec<(TopicIdPartition, Offset)>, ReplySlot<Vec<Result<Suffix, LocalError>>>),
     /// Open or close the gates of mirrored partitions.
     Gates(Vec<GateOrder>, ReplySlot<Vec<Result<MirrorGeneration, LocalError>>>),
     /// Flush logs.
     Flush(Vec<TopicIdPartition>, ReplySlot<Vec<Result<LogEnds, LocalError>>>),
     /// End the logs of partitions that their mirrors have left.
     EndLogs(Vec<EndOrder>, ReplySlot<Vec<Result<LogEnded, LocalError>>>),
+    /// Drop the ends of logs that their mirrors' sources have not.
+    CutLogs(Vec<CutOrder>, ReplySlot<Vec<Result<LogCut, LocalError>>>),
     /// What a coordinator knows of mirrored partitions.
     KnownStates(Vec<(TopicIdPartition, KnownState)>, ReplySlot<Vec<Result<(), LocalError>>>),
     /// A request to a coordinator whose partition this core owns.

@@ -9,6 +9,7 @@ mod closing;
 mod connections;
 pub mod coordinators;
 pub mod core;
+mod cutting;
 pub mod dispatch;
 pub mod envelope;
 mod expiring;

@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use tarn_log::{LogError, NewestBatchSearch, TimestampSearch};
-use tarn_mirror::local_cluster::{GateOrder, KnownState, LocalError, LogEnds, MirrorGeneration};
+use tarn_log::{LogError, RecordCounts, TimestampSearch};
+use tarn_mirror::alignment::EpochEnd;
+use tarn_mirror::local_cluster::{GateOrder, KnownState, LocalError, LogEnds, MirrorGeneration, Suffix};
 use tarn_record::{BatchHeader, Epoch, Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::ReplySlot;
-use tarn_runtime::{Queue, blocking, spawn};
+use tarn_runtime::{Queue, blocking, blocking_long, spawn};
 use tarn_wire::ErrorCode;
 
 use crate::core::Core;
@@ -124,11 +125,7 @@ pub(crate) fn epoch_ends(
         if let Err(error) = replica.check_epoch(*known) {
             return EpochEndAnswer { error, ..none };
         }
-        let log = replica.log();
-        if *asked == replica.leader_epoch() && !replica.is_ruled_by_a_mirror() {
-            return EpochEndAnswer { leader_epoch: *asked, end_offset: log.end(), ..none };
-        }
-        match log.epochs().end_of(*asked, log.end()) {
+        match replica.epoch_end(*asked) {
             Some(found) => EpochEndAnswer { leader_epoch: found.epoch, end_offset: found.end, ..none },
             None => none,
         }
@@ -148,32 +145,94 @@ pub(crate) fn ends(
     asked.iter().map(answer).collect()
 }
 
-/// The newest batches of logs, in the order asked for.
-pub(crate) type NewestBatches = Vec<Result<Option<BatchHeader>, LocalError>>;
+/// Where epochs end in logs; `absence` says why a partition is not here.
+pub(crate) fn local_epoch_ends(
+    partitions: &Partitions,
+    asked: &[(TopicIdPartition, Epoch)],
+    absence: impl Fn(TopicIdPartition) -> LocalError,
+) -> Vec<Result<EpochEnd, LocalError>> {
+    let answer = |&(partition, epoch): &(TopicIdPartition, Epoch)| {
+        let replica = partitions.get(partition).ok_or_else(|| absence(partition))?;
+        let found = replica.epoch_end(epoch);
+        let (epoch, end) = found.map_or((Epoch::NONE, Offset::NONE), |found| (found.epoch, found.end));
+        Ok(EpochEnd { epoch, end })
+    };
+    asked.iter().map(answer).collect()
+}
 
-/// Looks up the newest batches of logs. They may be on the disk only, so it happens on another thread.
-pub(crate) fn newest_batches(core: &Rc<Core>, asked: Vec<TopicIdPartition>, reply: ReplySlot<NewestBatches>) {
-    let searches: Vec<_> = {
+/// Looks up batches of logs by what comes after them.
+pub(crate) fn batches_below(
+    core: &Rc<Core>,
+    places: Vec<(TopicIdPartition, Offset)>,
+    reply: ReplySlot<Vec<Result<Option<BatchHeader>, LocalError>>>,
+) {
+    search(core, places, Lane::Short, reply, |replica, below| {
+        let search = replica.log().batch_below(below);
+        move || search.run()
+    });
+}
+
+/// Counts what stands in logs from these offsets on.
+pub(crate) fn suffixes(
+    core: &Rc<Core>,
+    places: Vec<(TopicIdPartition, Offset)>,
+    reply: ReplySlot<Vec<Result<Suffix, LocalError>>>,
+) {
+    search(core, places, Lane::Long, reply, |replica, from| {
+        let log = replica.log();
+        let batches = log.batches(from.max(log.start()), log.end());
+        move || {
+            let RecordCounts { records, control_records } = batches.count()?;
+            Ok(Suffix { records, control_records })
+        }
+    });
+}
+
+/// How long a search takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    /// It reads an index and some headers.
+    Short,
+    /// It may read as much as a log holds.
+    Long,
+}
+
+/// Answers questions about places in logs. They may be on the disk only, so it happens on another thread.
+fn search<A, S>(
+    core: &Rc<Core>,
+    places: Vec<(TopicIdPartition, Offset)>,
+    lane: Lane,
+    reply: ReplySlot<Vec<Result<A, LocalError>>>,
+    searching: impl Fn(&Replica, Offset) -> S,
+) where
+    A: Send + 'static,
+    S: FnOnce() -> Result<A, LogError> + Send + 'static,
+{
+    let searches: Vec<Option<S>> = {
         let partitions = core.partitions();
-        let search = |partition: &TopicIdPartition| {
-            partitions.get(*partition).map(|replica| replica.log().newest_batch())
+        let search = |(partition, place): &(TopicIdPartition, Offset)| {
+            partitions.get(*partition).map(|replica| searching(replica, *place))
         };
-        asked.iter().map(search).collect()
+        places.iter().map(search).collect()
     };
     let core = core.clone();
     spawn(Queue::Network, async move {
-        let run = |search: Option<NewestBatchSearch>| search.map(NewestBatchSearch::run);
-        let Ok(found) = blocking(move || searches.into_iter().map(run).collect::<Vec<_>>()).await else {
-            return;
+        let run = |search: Option<S>| search.map(|search| search());
+        let all = move || searches.into_iter().map(run).collect::<Vec<_>>();
+        let found = match lane {
+            Lane::Short => blocking(all).await,
+            Lane::Long => blocking_long(all).await,
         };
+        let Ok(found) = found else { return };
         let partitions = core.partitions();
-        let answer = |(&partition, found): (&TopicIdPartition, Option<Result<_, LogError>>)| {
-            // What was found in a log that has gone meanwhile is no answer.
-            let found = found.filter(|_| partitions.get(partition).is_some());
-            let storage = |error: LogError| LocalError::Storage { partition, reason: error.to_string() };
-            found.ok_or_else(|| core.local_absence(partition))?.map_err(storage)
-        };
-        let _ = reply.fill(asked.iter().zip(found).map(answer).collect());
+        let answer =
+            |(&(partition, _), found): (&(TopicIdPartition, Offset), Option<Result<A, LogError>>)| {
+                // What was found in a log that has gone meanwhile is no answer.
+                let found = found.filter(|_| partitions.get(partition).is_some());
+                let storage = |error: LogError| LocalError::Storage { partition, reason: error.to_string() };
+                found.ok_or_else(|| core.local_absence(partition))?.map_err(storage)
+            };
+        let _ = reply.fill(places.iter().zip(found).map(answer).collect());
     })
     .detach();
 }

@@ -8,12 +8,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tarn_image::MetadataImage;
+use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
-    EndOrder, GateOrder, KnownState, LocalCluster, LocalError, LogEnded, LogEnds, MirrorAppend,
-    MirrorAppended, MirrorGeneration,
+    CutOrder, EndOrder, GateOrder, KnownState, LocalCluster, LocalError, LogCut, LogEnded, LogEnds,
+    MirrorAppend, MirrorAppended, MirrorGeneration, Suffix,
 };
 use tarn_mirror::manager::{CoreTask, MirrorCores};
-use tarn_record::{BatchHeader, BrokerId, TopicIdPartition};
+use tarn_record::{BatchHeader, BrokerId, Epoch, Offset, TopicIdPartition};
 use tarn_runtime::channel::Sender;
 use tarn_runtime::{Queue, catch_panics, spawn};
 use tarn_wire::Request;
@@ -98,7 +99,34 @@ impl LocalCluster for MirrorHost {
         &self,
         partitions: Vec<TopicIdPartition>,
     ) -> Vec<Result<Option<BatchHeader>, LocalError>> {
-        let sent = scatter(&self.0, partitions.clone(), |one| *one, Envelope::NewestBatches).await;
+        const END: Offset = Offset(i64::MAX);
+        self.batches_below(partitions.into_iter().map(|partition| (partition, END)).collect()).await
+    }
+
+    async fn batches_below(
+        &self,
+        places: Vec<(TopicIdPartition, Offset)>,
+    ) -> Vec<Result<Option<BatchHeader>, LocalError>> {
+        let partitions: Vec<_> = places.iter().map(|(partition, _)| *partition).collect();
+        let sent = scatter(&self.0, places, |(partition, _)| *partition, Envelope::BatchesBelow).await;
+        answered(&partitions, sent).await
+    }
+
+    async fn epoch_ends(&self, epochs: Vec<(TopicIdPartition, Epoch)>) -> Vec<Result<EpochEnd, LocalError>> {
+        let partitions: Vec<_> = epochs.iter().map(|(partition, _)| *partition).collect();
+        let sent = scatter(&self.0, epochs, |(partition, _)| *partition, Envelope::LocalEpochEnds).await;
+        answered(&partitions, sent).await
+    }
+
+    async fn suffixes(&self, places: Vec<(TopicIdPartition, Offset)>) -> Vec<Result<Suffix, LocalError>> {
+        let partitions: Vec<_> = places.iter().map(|(partition, _)| *partition).collect();
+        let sent = scatter(&self.0, places, |(partition, _)| *partition, Envelope::Suffixes).await;
+        answered(&partitions, sent).await
+    }
+
+    async fn cut_logs(&self, orders: Vec<CutOrder>) -> Vec<Result<LogCut, LocalError>> {
+        let partitions: Vec<_> = orders.iter().map(|order| order.partition).collect();
+        let sent = scatter(&self.0, orders, |order| order.partition, Envelope::CutLogs).await;
         answered(&partitions, sent).await
     }
 

@@ -195,7 +195,9 @@ impl Partitions {
                         LocalError::Storage { reason, .. } => MirrorAppended::Storage(reason),
                         LocalError::NotLeader(_)
                         | LocalError::Unanswered { .. }
-                        | LocalError::NotEnded { .. } => MirrorAppended::NotLeader,
+                        | LocalError::NotEnded { .. }
+                        | LocalError::NotCut { .. }
+                        | LocalError::Export { .. } => MirrorAppended::NotLeader,
                     };
                 };
                 let before = (replica.high_watermark(), replica.log().start());
@@ -269,6 +271,16 @@ impl Partitions {
             wake(self.interests.has_news(*watcher));
         }
         answer(self.waiting.high_watermark(partition, replica.high_watermark()));
+    }
+
+    /// The log of a partition was cut: those who read it are told, and what waits for records that may be gone
+    /// is not confirmed any more, whatever is appended in their place.
+    pub fn was_cut(&mut self, partition: TopicIdPartition) {
+        if let Some(replica) = self.replicas.get_mut(&partition) {
+            self.removals.extend(replica.take_removals());
+        }
+        self.news_of(partition);
+        answer(self.waiting.fail(partition, ErrorCode::NOT_LEADER_OR_FOLLOWER));
     }
 
     /// Answers the produce requests whose time is up.

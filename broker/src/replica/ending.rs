@@ -95,7 +95,7 @@ pub enum NotEnded {
     Storage(#[from] LogError),
 }
 
-fn shown(binding: Option<&Desired>) -> String {
+pub(super) fn shown(binding: Option<&Desired>) -> String {
     match binding {
         Some(binding) => format!("{} at version {}", binding.desired, binding.version),
         None => "none".to_owned(),

@@ -14,8 +14,8 @@
 use std::sync::Arc;
 
 use tarn_log::{
-    AppendError, Appended, FirstBatch, FlushJob, FlushPolicy, Flushed, Log, LogError, ReadError, ReadPlan,
-    RemovalJob,
+    AppendError, Appended, EpochEnd, FirstBatch, FlushJob, FlushPolicy, Flushed, Log, LogError, ReadError,
+    ReadPlan, RemovalJob,
 };
 use tarn_mirror::local_cluster::{
     Gate, GateOrder, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
@@ -48,11 +48,11 @@ pub struct Replica {
     pub(super) topic: Arc<str>,
     pub(super) log: Log,
     pub(super) leadership: Leadership,
-    high_watermark: Offset,
+    pub(super) high_watermark: Offset,
     rules: Arc<TopicRules>,
     pub(super) binding: Option<Binding>,
     watchers: Vec<Watcher>,
-    removals: Vec<RemovalJob>,
+    pub(super) removals: Vec<RemovalJob>,
 }
 
 /// Why a client's batch was not appended.
@@ -298,6 +298,14 @@ impl Replica {
             leader_epoch: self.leadership.epoch,
             compacted: self.rules.compacted,
         }
+    }
+
+    /// Where the newest epoch not above `asked` ends; `None` where there is none, or that one has not begun.
+    pub fn epoch_end(&self, asked: Epoch) -> Option<EpochEnd> {
+        if asked == self.leadership.epoch && !self.is_ruled_by_a_mirror() {
+            return Some(EpochEnd { epoch: asked, end: self.log.end() });
+        }
+        self.log.epochs().end_of(asked, self.log.end())
     }
 
     /// The offset before which every transaction is decided.

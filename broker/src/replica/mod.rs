@@ -1,11 +1,13 @@
 //! One partition's replica and what waits on it.
 
+pub(crate) mod cutting;
 pub(crate) mod ending;
 mod guard;
 mod leader;
 mod leadership;
 pub mod waiting;
 
+pub use cutting::{CutWork, NotCut, ReadyToCut};
 pub use ending::{Behind, LookBehind, NotEnded};
 pub use guard::{Binding, WriteRefused};
 pub use leader::{Isolation, ProduceError, Replica};

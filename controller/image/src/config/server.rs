@@ -3,6 +3,7 @@
 //! Unknown keys and keys that Tarn knows but does not act on are named, not refused; a bad value is refused
 //! with its key and range; what would silently lack security is refused.
 
+mod directories;
 mod listeners;
 mod reader;
 
@@ -43,6 +44,8 @@ pub struct ServerConfig {
     pub log_dirs: Vec<PathBuf>,
     /// `metadata.log.dir`, or the first of `log_dirs`.
     pub metadata_log_dir: PathBuf,
+    /// `tarn.mirror.export.dir`, or `mirror-exports` in `metadata_log_dir`.
+    pub mirror_export_dir: PathBuf,
     /// The metadata log.
     pub metadata_log: MetadataLogConfig,
     /// Topics as they are created.
@@ -270,10 +273,7 @@ fn read(reader: &Reader<'_>, given: &StaticConfigs) -> Result<ServerConfig, Conf
     let roles = roles(reader)?;
     refuse_security(reader)?;
     let names = listeners::Names::read(reader, roles)?;
-    let log_dirs = log_dirs(reader)?;
-    let Some(first_dir) = log_dirs.first().cloned() else {
-        return Err(ConfigError::Missing("log.dirs"));
-    };
+    let directories = directories::Directories::read(reader)?;
     let mut properties = given.clone();
     properties.entry("node.id".to_owned()).or_insert_with(|| node_id.to_string());
     properties.insert("broker.id".to_owned(), node_id.to_string());
@@ -283,8 +283,9 @@ fn read(reader: &Reader<'_>, given: &StaticConfigs) -> Result<ServerConfig, Conf
         roles,
         rack: reader.optional("broker.rack")?,
         quorum: quorum(reader, node_id, roles)?,
-        metadata_log_dir: reader.optional("metadata.log.dir")?.map_or(first_dir, PathBuf::from),
-        log_dirs,
+        log_dirs: directories.logs,
+        metadata_log_dir: directories.metadata_log,
+        mirror_export_dir: directories.mirror_exports,
         metadata_log: metadata_log(reader)?,
         topics: TopicDefaults {
             num_partitions: reader.number("num.partitions")?,
@@ -454,25 +455,6 @@ fn cores(reader: &Reader<'_>, key: &'static str) -> Result<Option<Vec<usize>>, C
         cpus.extend(first..=last);
     }
     Ok(Some(cpus))
-}
-
-/// `log.dirs`, or the one of `log.dir` where that is not given.
-fn log_dirs(reader: &Reader<'_>) -> Result<Vec<PathBuf>, ConfigError> {
-    const KEY: &str = "log.dirs";
-    let listed = if reader.is_given(KEY) { reader.list(KEY)? } else { reader.list("log.dir")? };
-    if listed.is_empty() {
-        return Err(ConfigError::Inconsistent(
-            "At least one log directory must be defined via log.dirs or log.dir.".to_owned(),
-        ));
-    }
-    let mut dirs: Vec<PathBuf> = Vec::with_capacity(listed.len());
-    for dir in listed.into_iter().map(PathBuf::from) {
-        if dirs.contains(&dir) {
-            return Err(reader.refuse(KEY, "each directory is to be listed once"));
-        }
-        dirs.push(dir);
-    }
-    Ok(dirs)
 }
 
 fn notices(given: &StaticConfigs, reader: &Reader<'_>) -> Vec<Notice> {

@@ -1,0 +1,148 @@
+//! What a mirror asks of the core that owns a log whose end its source has not: to keep that end in a file, and to
+//! drop it (mirroring.md §3).
+//!
+//! The copy is made on the thread for what may take minutes, log by log, while the core serves its other
+//! partitions; what was cut is made durable together.
+
+use std::rc::Rc;
+
+use tarn_log::{Exported, Together};
+use tarn_mirror::crash_points;
+use tarn_mirror::local_cluster::{CutOrder, Export, LocalError, LogCut};
+use tarn_record::{Timestamp, TopicIdPartition};
+use tarn_runtime::channel::ReplySlot;
+use tarn_runtime::{Queue, blocking, blocking_long, spawn, wall_clock_ms, yield_if_needed};
+use tracing::{info, warn};
+
+use crate::core::Core;
+use crate::flushing::flush_now;
+use crate::replica::{NotCut, ReadyToCut};
+
+/// Copies the ends of logs, and drops them.
+pub(crate) fn cut_logs(
+    core: &Rc<Core>,
+    orders: Vec<CutOrder>,
+    reply: ReplySlot<Vec<Result<LogCut, LocalError>>>,
+) {
+    let core = core.clone();
+    spawn(Queue::Mirror, async move {
+        let cut = cut_all(&core, &orders).await;
+        // Who asked may have gone.
+        let _ = reply.fill(cut);
+    })
+    .detach();
+}
+
+async fn cut_all(core: &Rc<Core>, orders: &[CutOrder]) -> Vec<Result<LogCut, LocalError>> {
+    let mut cut = Vec::with_capacity(orders.len());
+    for order in orders {
+        cut.push(cut_one(core, order).await);
+        yield_if_needed().await;
+    }
+    let was_cut =
+        |(order, cut): (&CutOrder, &Result<LogCut, LocalError>)| cut.is_ok().then_some(order.partition);
+    let partitions: Vec<TopicIdPartition> = orders.iter().zip(&cut).filter_map(was_cut).collect();
+    let unflushed = flush_now(core, &partitions, Together::of(partitions.len())).await;
+    let confirm = |(order, cut): (&CutOrder, Result<LogCut, LocalError>)| {
+        let (partition, cut) = (order.partition, cut?);
+        match unflushed.get(&partition) {
+            Some(reason) => Err(LocalError::Storage { partition, reason: reason.clone() }),
+            None => Ok(cut),
+        }
+    };
+    orders.iter().zip(cut).map(confirm).collect()
+}
+
+async fn cut_one(core: &Rc<Core>, order: &CutOrder) -> Result<LogCut, LocalError> {
+    let work = {
+        let partitions = core.partitions();
+        let replica = partitions.get(order.partition).ok_or_else(|| core.local_absence(order.partition))?;
+        replica.cut_work(order).map_err(|why| why.of(order))?
+    };
+    let (dir, now) = (core.node().config().mirror_export_dir.clone(), Timestamp(wall_clock_ms()));
+    let ready = match blocking_long(move || work.run(&dir, now)).await {
+        Ok(ready) => ready.map_err(|why| why.of(order))?,
+        Err(error) => {
+            return Err(LocalError::Storage { partition: order.partition, reason: error.to_string() });
+        }
+    };
+    if ready.exported.is_some() {
+        crash_points::reached("cut.exported");
+    }
+    drop_end(core, order, ready).await
+}
+
+/// Drops what was copied. Where the log may not be cut any more, the copy goes instead.
+async fn drop_end(core: &Rc<Core>, order: &CutOrder, mut ready: ReadyToCut) -> Result<LogCut, LocalError> {
+    let (partition, exported) = (order.partition, ready.exported.take());
+    let cut = {
+        let mut partitions = core.partitions();
+        let now = Timestamp(wall_clock_ms());
+        let cut = partitions
+            .get_mut(partition)
+            .map(|replica| (replica.topic().clone(), replica.cut(order, ready, now)));
+        partitions.was_cut(partition);
+        cut
+    };
+    let (topic, cut) = match cut {
+        Some(cut) => cut,
+        None => {
+            discard(exported).await;
+            return Err(core.local_absence(partition));
+        }
+    };
+    core.remove_files();
+    let export = exported.as_ref().map(export_of);
+    match cut {
+        Ok(log_end) => {
+            crash_points::reached("cut.truncated");
+            say(&topic, order, export.as_ref());
+            Ok(LogCut { log_end, export })
+        }
+        Err(NotCut::Storage(error)) => {
+            // Some of it may be gone, so the copy stays.
+            let kept = export.map_or(String::new(), |export| format!("; a copy is in {}", export.path));
+            Err(LocalError::Storage { partition, reason: format!("{error}{kept}") })
+        }
+        Err(why) => {
+            discard(exported).await;
+            Err(why.of(order))
+        }
+    }
+}
+
+fn export_of(exported: &Exported) -> Export {
+    Export {
+        path: exported.path.to_string_lossy().as_ref().into(),
+        from: exported.from,
+        to: exported.to,
+        records: exported.counts.records,
+        bytes: exported.bytes,
+    }
+}
+
+async fn discard(exported: Option<Exported>) {
+    let Some(exported) = exported else { return };
+    let path = exported.path.clone();
+    let discarded = blocking(move || exported.discard()).await;
+    if !matches!(discarded, Ok(Ok(()))) {
+        warn!(path = %path.display(), ?discarded, "a copy of what was not cut after all stays");
+    }
+}
+
+fn say(topic: &str, order: &CutOrder, export: Option<&Export>) {
+    let (partition, cut) = (order.partition.partition, order.cut);
+    match export {
+        Some(Export { path, from, to, records, bytes }) => info!(
+            topic, %partition, ?cut, %from, %to, records, bytes, %path,
+            "the end of a log, which its mirror's source has not, was exported and cut off"
+        ),
+        None => info!(
+            topic, %partition, ?cut, ended = %order.log_end,
+            "the end of a log, which its mirror's source has not, was cut off; it held no record"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! Cutting the end off a log that its mirror's source has not (mirroring.md §3): the part that only the log's
+//! owner can decide and do.
+//!
+//! Sans-IO but for the partition's log. Three steps: what is to be done is looked up, on the owning core; the copy
+//! is made and what the cut needs is read, on any thread; the log is cut, on the owning core again, if it is still
+//! what it was.
+//!
+//! Invariants:
+//! * no record is dropped that the order does not have copied, but for those of an order that drops everything and
+//!   says where what only this log has begins;
+//! * nothing is dropped before the copy is on the disk, or after anything was appended to the log.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use tarn_image::{Binding as Desired, DesiredState};
+use tarn_log::{ExportJob, Exported, FoundTruncation, Log, LogBatches, LogError, TruncationSearch};
+use tarn_mirror::local_cluster::{Cut, CutOrder, LocalError};
+use tarn_record::{BatchHeader, Offset, Timestamp};
+use thiserror::Error;
+
+use super::Replica;
+use super::ending::shown;
+
+/// Why a log is not cut.
+#[derive(Debug, Error)]
+pub enum NotCut {
+    /// The topic is not mirrored, or not by this order.
+    #[error("its binding is {}, and the order is of version {asked}", shown(found.as_ref()))]
+    Binding {
+        /// The version of the order.
+        asked: i64,
+        /// What this core knows.
+        found: Option<Desired>,
+    },
+    /// Its mirror may still append.
+    #[error("its gate is open")]
+    GateOpen,
+    /// Clients may write.
+    #[error("clients may write to it")]
+    Writable,
+    /// It is not what the order was decided for.
+    #[error("it ends at offset {end}, and the order is of a log that ends at {ordered}")]
+    LogEnd {
+        /// The log end.
+        end: Offset,
+        /// The log end in the order.
+        ordered: Offset,
+    },
+    /// There are records that the order drops and does not have copied.
+    #[error("the order drops the records at offsets {from} to {last} and does not export them")]
+    NotExported {
+        /// The first offset of the batch.
+        from: Offset,
+        /// Its last.
+        last: Offset,
+    },
+    /// Another order, or the metadata, was faster.
+    #[error("the log has changed meanwhile")]
+    Changed,
+    /// What is to be dropped cannot be copied.
+    #[error(transparent)]
+    Export(LogError),
+    /// The log cannot be read or cut.
+    #[error(transparent)]
+    Storage(#[from] LogError),
+}
+
+impl NotCut {
+    /// The same for mirroring.
+    pub fn of(self, order: &CutOrder) -> LocalError {
+        let (partition, reason) = (order.partition, self.to_string());
+        match self {
+            NotCut::Export(_) => LocalError::Export { partition, reason },
+            NotCut::Storage(_) => LocalError::Storage { partition, reason },
+            _ => LocalError::NotCut { partition, reason },
+        }
+    }
+}
+
+/// What comes before a cut, for a thread that may wait for the disk.
+#[derive(Debug)]
+#[must_use = "nothing is copied before it is run"]
+pub struct CutWork {
+    generation: u64,
+    /// What is dropped and must hold no record that the copy has not.
+    dropped: Option<LogBatches>,
+    export_from: Option<Offset>,
+    export: Option<ExportJob>,
+    truncation: Option<TruncationSearch>,
+}
+
+/// What a cut needs. The copy, if any, is on the disk.
+#[derive(Debug)]
+pub struct ReadyToCut {
+    generation: u64,
+    /// The copy.
+    pub exported: Option<Exported>,
+    truncation: Option<FoundTruncation>,
+}
+
+impl CutWork {
+    fn of(log: &Log, order: &CutOrder) -> CutWork {
+        let dropped_from = match (order.cut, order.export_from) {
+            (Cut::From(offset), _) => Some(offset.max(log.start())),
+            (Cut::All { .. }, None) => Some(log.start()),
+            // The source has what stands before it.
+            (Cut::All { .. }, Some(_)) => None,
+        };
+        let truncation = match order.cut {
+            Cut::From(offset) => Some(log.search_truncation(offset)),
+            Cut::All { .. } => None,
+        };
+        CutWork {
+            generation: log.generation(),
+            dropped: dropped_from.map(|from| log.batches(from, log.end())),
+            export_from: order.export_from,
+            export: order.export_from.map(|from| log.export_job(from)),
+            truncation,
+        }
+    }
+
+    /// Copies what is to be dropped into a new directory below `dir`, and reads what the cut needs.
+    ///
+    /// # Errors
+    /// Where it cannot be copied, or not all records are; there is no copy then.
+    pub fn run(self, dir: &Path, now: Timestamp) -> Result<ReadyToCut, NotCut> {
+        let CutWork { generation, dropped, export_from, export, truncation } = self;
+        if let Some(dropped) = dropped {
+            check_exported(&dropped, export_from)?;
+        }
+        // What can fail without a copy comes first.
+        let truncation = truncation.map(TruncationSearch::run).transpose()?;
+        let exported = match export {
+            Some(job) => job.run(dir, now).map_err(NotCut::Export)?,
+            None => None,
+        };
+        Ok(ReadyToCut { generation, exported, truncation })
+    }
+}
+
+/// That what is dropped and not copied holds no records.
+fn check_exported(dropped: &LogBatches, export_from: Option<Offset>) -> Result<(), NotCut> {
+    let is_exported = |header: &BatchHeader| export_from.is_some_and(|from| header.last_offset() >= from);
+    let mut lacking = None;
+    dropped.visit(|header, _| {
+        if is_exported(header) {
+            return ControlFlow::Break(());
+        }
+        if header.is_control() || header.record_count <= 0 {
+            return ControlFlow::Continue(());
+        }
+        lacking = Some(NotCut::NotExported { from: header.base_offset, last: header.last_offset() });
+        ControlFlow::Break(())
+    })?;
+    lacking.map_or(Ok(()), Err)
+}
+
+impl Replica {
+    /// What has to be done before the log is cut.
+    ///
+    /// # Errors
+    /// Where it may not be cut by this order, or not yet.
+    pub fn cut_work(&self, order: &CutOrder) -> Result<CutWork, NotCut> {
+        self.check_cut(order)?;
+        Ok(CutWork::of(&self.log, order))
+    }
+
+    /// Cuts the log; durable after a flush. The log end.
+    ///
+    /// # Errors
+    /// Where it may not be cut by this order any more, or the disk refuses. Only then may a part of it be gone.
+    pub fn cut(&mut self, order: &CutOrder, ready: ReadyToCut, now: Timestamp) -> Result<Offset, NotCut> {
+        self.check_cut(order)?;
+        if ready.generation != self.log.generation() {
+            return Err(NotCut::Changed);
+        }
+        let truncated = match (order.cut, ready.truncation) {
+            (Cut::All { begins_at }, _) => self.log.truncate_fully_and_start_at(begins_at, now),
+            (Cut::From(_), Some(found)) => self.log.truncate_as_found(found, now),
+            (Cut::From(offset), None) => self.log.truncate_to(offset, now),
+        };
+        self.retract_watermarks();
+        let truncated = truncated?;
+        self.removals.push(truncated.removal);
+        Ok(truncated.end)
+    }
+
+    /// Nothing is committed, or known of the source, above the log end; also where a cut came only half-way.
+    fn retract_watermarks(&mut self) {
+        let end = self.log.end();
+        self.high_watermark = self.high_watermark.min(end);
+        if let Some(binding) = &mut self.binding {
+            binding.source_high_watermark = binding.source_high_watermark.min(end);
+        }
+        self.advance_high_watermark();
+        self.log.on_high_watermark(self.high_watermark);
+    }
+
+    fn check_cut(&self, order: &CutOrder) -> Result<(), NotCut> {
+        let asked = order.version;
+        let is_ordered =
+            |desired: &Desired| desired.desired != DesiredState::Stopped && desired.version == asked;
+        let Some(binding) = self.binding.as_ref().filter(|binding| is_ordered(&binding.desired)) else {
+            let found = self.binding.as_ref().map(|binding| binding.desired.clone());
+            return Err(NotCut::Binding { asked, found });
+        };
+        if binding.gate.is_some() {
+            return Err(NotCut::GateOpen);
+        }
+        if binding.check_write(&self.topic).is_ok() {
+            return Err(NotCut::Writable);
+        }
+        let (end, ordered) = (self.log.end(), order.log_end);
+        if end != ordered { Err(NotCut::LogEnd { end, ordered }) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

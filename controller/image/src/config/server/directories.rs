@@ -1,0 +1,117 @@
+//! Where a node keeps its logs, its metadata, and what it cuts off logs for a mirror.
+//!
+//! Invariant: no name that an export gets can be taken for a log directory's own: neither for the directory itself
+//! nor for one of its partitions.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::ConfigError;
+use super::reader::Reader;
+
+/// The key of the directory for exports.
+const EXPORTS: &str = "tarn.mirror.export.dir";
+
+/// Where that is unset, its name in the directory of the metadata log.
+const EXPORTS_NAME: &str = "mirror-exports";
+
+/// How Kafka and Tarn end the names of directories that are out of the way.
+const SET_ASIDE: [&str; 3] = ["-delete", "-stray", "-future"];
+
+/// See the module.
+pub(super) struct Directories {
+    pub(super) logs: Vec<PathBuf>,
+    pub(super) metadata_log: PathBuf,
+    pub(super) mirror_exports: PathBuf,
+}
+
+impl Directories {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// Where there is none for logs, one is given twice, or one for exports is within another.
+    pub(super) fn read(reader: &Reader<'_>) -> Result<Directories, ConfigError> {
+        let logs = log_dirs(reader)?;
+        let Some(first) = logs.first().cloned() else {
+            return Err(ConfigError::Missing("log.dirs"));
+        };
+        let metadata_log = reader.optional("metadata.log.dir")?.map_or(first, PathBuf::from);
+        let mirror_exports = match reader.optional(EXPORTS)? {
+            Some(given) => PathBuf::from(given),
+            None => metadata_log.join(EXPORTS_NAME),
+        };
+        let is_a_place_of = |dir: &PathBuf| is_a_logs_place(dir, &mirror_exports);
+        if logs.iter().any(is_a_place_of) || is_a_place_of(&metadata_log) {
+            return Err(
+                reader.refuse(EXPORTS, "it is a log directory, or would be taken for a partition in one")
+            );
+        }
+        Ok(Directories { logs, metadata_log, mirror_exports })
+    }
+}
+
+/// `log.dirs`, or the one of `log.dir` where that is not given.
+fn log_dirs(reader: &Reader<'_>) -> Result<Vec<PathBuf>, ConfigError> {
+    const KEY: &str = "log.dirs";
+    let listed = if reader.is_given(KEY) { reader.list(KEY)? } else { reader.list("log.dir")? };
+    if listed.is_empty() {
+        return Err(ConfigError::Inconsistent(
+            "At least one log directory must be defined via log.dirs or log.dir.".to_owned(),
+        ));
+    }
+    let mut dirs: Vec<PathBuf> = Vec::with_capacity(listed.len());
+    for dir in listed.into_iter().map(PathBuf::from) {
+        if dirs.contains(&dir) {
+            return Err(reader.refuse(KEY, "each directory is to be listed once"));
+        }
+        dirs.push(dir);
+    }
+    Ok(dirs)
+}
+
+/// True where `path` is the log directory `dir`, or lies in what the node would take for a partition of it.
+fn is_a_logs_place(dir: &Path, path: &Path) -> bool {
+    let Ok(below) = path.strip_prefix(dir) else { return false };
+    match below.components().next() {
+        None => true,
+        Some(Component::Normal(name)) => {
+            let name = name.to_string_lossy();
+            let number = name.rsplit_once('-').map_or("", |(_, number)| number);
+            let is_partition = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+            is_partition || SET_ASIDE.iter().any(|suffix| name.ends_with(suffix))
+        }
+        Some(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effective::StaticConfigs;
+
+    #[test]
+    fn exports_lie_beside_the_metadata_log_where_nothing_else_is_said() {
+        let exports = |more: &[(&str, &str)]| read(more).map(|found| found.mirror_exports);
+        assert_eq!(exports(&[]), Ok(PathBuf::from("/a/mirror-exports")));
+        assert_eq!(exports(&[("metadata.log.dir", "/m")]), Ok(PathBuf::from("/m/mirror-exports")));
+        assert_eq!(exports(&[(EXPORTS, "/e")]), Ok(PathBuf::from("/e")));
+        assert_eq!(
+            exports(&[(EXPORTS, "/a/exports/of-mirrors")]),
+            Ok(PathBuf::from("/a/exports/of-mirrors"))
+        );
+    }
+
+    #[test]
+    fn exports_never_lie_where_logs_do() {
+        for place in ["/a", "/b/", "/m", "/b/orders-0", "/a/orders-12/exports", "/a/orders-0.17-delete"] {
+            let refused = read(&[("metadata.log.dir", "/m"), (EXPORTS, place)]).map(|found| found.logs);
+            let refused = refused.expect_err(place).to_string();
+            assert!(refused.contains(EXPORTS) && refused.contains(place), "{refused}");
+        }
+    }
+
+    fn read(more: &[(&str, &str)]) -> Result<Directories, ConfigError> {
+        let given = [("log.dirs", "/a,/b")].into_iter().chain(more.iter().copied());
+        let given: StaticConfigs = given.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        Directories::read(&Reader::new(&given))
+    }
+}
