@@ -21,6 +21,8 @@ pub mod layout;
 pub mod limits;
 pub mod log_dirs;
 mod log_part;
+#[cfg(test)]
+mod lone_core;
 mod lookups;
 pub mod metadata_view;
 pub mod mirror_host;

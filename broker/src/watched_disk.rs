@@ -4,11 +4,12 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tarn_log::disk::{DiskLock, Entry, Open};
 use tarn_log::{Disk, DiskFile, FileSystem, Reach, RealDisk};
+use tarn_runtime::channel::Flag;
 
 /// See the module; clones are the same disk.
 #[derive(Clone, Debug)]
@@ -20,12 +21,21 @@ struct Watched {
     log_writes: AtomicUsize,
     /// Writes that there is still room for.
     room: AtomicI64,
+    /// What the disk says that it has room for, in bytes.
+    available: AtomicU64,
+    /// Whoever opens a file to write goes on when this is raised.
+    held: Mutex<Option<Flag>>,
 }
 
 impl Default for WatchedDisk {
     fn default() -> WatchedDisk {
-        let room = AtomicI64::new(i64::MAX);
-        WatchedDisk(Arc::new(Watched { syncs: AtomicUsize::new(0), log_writes: AtomicUsize::new(0), room }))
+        WatchedDisk(Arc::new(Watched {
+            syncs: AtomicUsize::new(0),
+            log_writes: AtomicUsize::new(0),
+            room: AtomicI64::new(i64::MAX),
+            available: AtomicU64::new(u64::MAX),
+            held: Mutex::new(None),
+        }))
     }
 }
 
@@ -43,6 +53,16 @@ impl WatchedDisk {
     /// There is room for so many more writes.
     pub(crate) fn has_room_for(&self, writes: i64) {
         self.0.room.store(writes, Ordering::SeqCst);
+    }
+
+    /// The disk says that it has room for so many more bytes.
+    pub(crate) fn says_it_has(&self, bytes: u64) {
+        self.0.available.store(bytes, Ordering::SeqCst);
+    }
+
+    /// Whoever makes a file from now on waits until `go_on` is raised.
+    pub(crate) fn hold_until(&self, go_on: Flag) {
+        *self.0.held.lock().expect("nobody panicked") = Some(go_on);
     }
 }
 
@@ -93,6 +113,10 @@ impl DiskFile for WatchedFile {
 impl Disk for WatchedDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
         let is_log = path.extension().is_some_and(|kind| kind == "log");
+        let held = self.0.held.lock().expect("nobody panicked").clone();
+        if let Some(go_on) = held.filter(|_| how == Open::Create) {
+            go_on.raised_blocking();
+        }
         Ok(Arc::new(WatchedFile { file: RealDisk.open(path, how)?, is_log, disk: self.clone() }))
     }
 
@@ -129,7 +153,7 @@ impl Disk for WatchedDisk {
     }
 
     fn available_bytes(&self, path: &Path) -> io::Result<u64> {
-        RealDisk.available_bytes(path)
+        Ok(RealDisk.available_bytes(path)?.min(self.0.available.load(Ordering::SeqCst)))
     }
 
     fn lock(&self, path: &Path) -> io::Result<DiskLock> {

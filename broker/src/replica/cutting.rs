@@ -217,4 +217,4 @@ impl Replica {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,19 +4,16 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_lite::future::poll_once;
-use tarn_image::config::server::ServerConfig;
-use tarn_log::{Descriptors, LogDir, RealDisk};
+use tarn_log::LogDir;
 use tarn_mirror::local_cluster::AbortedTransaction;
-use tarn_quorum::format::{self, FormatOptions, Formatted, Quorum};
 use tarn_record::{Offset, PartitionIndex, ProducerEpoch, ProducerId};
-use tarn_runtime::channel::{mailbox, reply};
-use tarn_runtime::{CoreId, CoreSpec, spawn_core, yield_now};
+use tarn_runtime::channel::reply;
+use tarn_runtime::yield_now;
 
 use super::*;
-use crate::Broker;
 use crate::envelope::Envelope;
-use crate::replica::ending::tests::{NOW, rules, sent, stopping};
-use crate::router::Placement;
+use crate::lone_core::{self, LoneCore};
+use crate::replica::ending::tests::{rules, sent, stopping};
 use crate::watched_disk::WatchedDisk;
 
 /// More than are flushed file by file.
@@ -191,33 +188,5 @@ fn aborted(id: i64) -> AbortedTransaction {
 
 /// Runs `test` on a core of its own.
 fn on_a_core<F: Future<Output = ()> + 'static>(test: impl FnOnce(World) -> F + Send + 'static) {
-    let files = tempfile::tempdir().expect("a directory");
-    let text = format!(
-        "process.roles=broker,controller\nnode.id=1\nlog.dirs={}\ntarn.cores=0\n\
-         controller.quorum.bootstrap.servers=127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n\
-         listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0\n",
-        files.path().join("node").display()
-    );
-    let config = ServerConfig::parse(&text).expect("the test's file is good").0;
-    let options = FormatOptions {
-        cluster_id: "MkU3OEVBNTcwNTJENDM2Qg",
-        config: &config,
-        quorum: Quorum::Standalone,
-        formatted: Formatted::Refuse,
-    };
-    let disk: Arc<dyn tarn_log::Disk> = Arc::new(RealDisk);
-    format::format(&disk, &options, NOW).expect("the directory is new");
-    let broker = Broker::start(config).expect("it starts");
-    let (node, logs) = (broker.node().clone(), files.path().join("logs"));
-    let spec = CoreSpec { cpu: None, name: "test".to_owned() };
-    let core = spawn_core(spec, move || async move {
-        let (peer, inbox) = mailbox(16);
-        let core = Core::new(CoreId(0), node, vec![peer], Placement::new(vec![CoreId(0)]));
-        core.start(inbox);
-        let disk = WatchedDisk::default();
-        let dir = LogDir::open(Arc::new(disk.clone()), logs, Descriptors::new(10_000)).expect("it is new");
-        test(World { core, disk, dir }).await;
-    });
-    core.expect("a core").join();
-    broker.stop();
+    lone_core::run(|LoneCore { core, disk, dir }| test(World { core, disk, dir }));
 }

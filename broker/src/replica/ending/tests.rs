@@ -280,7 +280,7 @@ pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000);
 const VERSION: i64 = 7;
 const SOURCE: Epoch = Epoch(3);
 const HERE: Epoch = Epoch(9);
-const ALONE: Leadership = Leadership { epoch: HERE, replicas: 1, in_sync: 1 };
+pub(crate) const ALONE: Leadership = Leadership { epoch: HERE, replicas: 1, in_sync: 1 };
 const GENERATION: MirrorGeneration = MirrorGeneration(1);
 
 /// The rules of a topic with one replica and segments of so many bytes, however old what is in them.
@@ -441,7 +441,7 @@ pub(crate) fn sent(id: i64, epoch: i16, sequence: i32) -> Box<dyn Fn(Offset) -> 
 }
 
 /// One record of an idempotent producer.
-fn idempotent(id: i64, sequence: i32) -> Box<dyn Fn(Offset) -> ValidBatch> {
+pub(crate) fn idempotent(id: i64, sequence: i32) -> Box<dyn Fn(Offset) -> ValidBatch> {
     one_record(id, 0, sequence, false)
 }
 
@@ -464,7 +464,7 @@ fn one_record(id: i64, epoch: i16, sequence: i32, transactional: bool) -> Box<dy
     })
 }
 
-fn commit(id: i64, epoch: i16, coordinator_epoch: i32) -> Box<dyn Fn(Offset) -> ValidBatch> {
+pub(crate) fn commit(id: i64, epoch: i16, coordinator_epoch: i32) -> Box<dyn Fn(Offset) -> ValidBatch> {
     end_of(id, epoch, coordinator_epoch, Outcome::Commit)
 }
 
@@ -490,12 +490,12 @@ fn reset_at(offset: Offset) -> ValidBatch {
         .expect("it is a batch")
 }
 
-fn in_epoch(epoch: Epoch, batch: ValidBatch) -> ValidBatch {
+pub(crate) fn in_epoch(epoch: Epoch, batch: ValidBatch) -> ValidBatch {
     let stamp = tarn_record::Stamp::CreateTime { max_timestamp: batch.header().max_timestamp };
     batch.restamped(batch.header().base_offset, epoch, stamp).to_batch()
 }
 
-fn of_client(batch: &ValidBatch) -> ClientBatch {
+pub(crate) fn of_client(batch: &ValidBatch) -> ClientBatch {
     let rules = ProduceRules {
         max_batch_bytes: 1000,
         compacted: false,

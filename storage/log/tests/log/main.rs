@@ -4,6 +4,7 @@
 
 mod appending;
 mod ending;
+mod exporting;
 mod flushing;
 mod idle_producers;
 mod model;
