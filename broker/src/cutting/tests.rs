@@ -9,7 +9,7 @@ use futures_lite::future::poll_once;
 use tarn_image::DesiredState;
 use tarn_log::{FlushPolicy, Log, LogConfig, LogDir, Opening};
 use tarn_mirror::alignment::EpochEnd;
-use tarn_mirror::local_cluster::{Cut, KnownState, LogEnds, Suffix};
+use tarn_mirror::local_cluster::{KnownState, LogEnds, Suffix};
 use tarn_mirror::state::MirrorState;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, ValidBatch};
 use tarn_runtime::channel::{Flag, Reply, reply};
@@ -158,6 +158,8 @@ fn a_partition_that_is_no_longer_to_be_cut_when_it_is_copied_is_not_and_its_copy
 fn who_waits_at_the_end_of_a_log_is_told_when_it_is_cut_off() {
     on_a_core(|mut world| async move {
         let order = world.lead(0, &local());
+        // As long as it is in flight no other flush confirms anything.
+        let flush = world.core.partitions().flush_job_of(order.partition).expect("nothing is flushed yet");
         let mut produced = world.produce_before_it_is_mirrored_again(&order);
         let (wake, order) = (Flag::default(), CutOrder { log_end: Offset(6), ..order });
         let fetched = world.fetch(&order, &wake, Scope::All).await;
@@ -165,13 +167,17 @@ fn who_waits_at_the_end_of_a_log_is_told_when_it_is_cut_off() {
         world.fetch(&order, &wake, Scope::News).await;
         world.core.partitions().arm(SESSION, &wake);
         assert!(!wake.is_raised() && poll_once(&mut produced).await.is_none());
-        let cut = world.cut(&[order]).await.remove(0).expect("nothing is in the way");
-        assert_eq!(cut.export.map(|export| export.to), Some(Offset(6)));
+        let cut = world.order(&[order]);
+        let produced = produced.await.expect("it is answered");
+        assert_eq!(produced[0].error, ErrorCode::NOT_LEADER_OR_FOLLOWER, "its record is gone");
         assert!(wake.is_raised());
         let fetched = world.fetch(&order, &wake, Scope::News).await;
         assert_eq!(fetched[0].error, ErrorCode::OFFSET_OUT_OF_RANGE);
-        let produced = produced.await.expect("it is answered");
-        assert_eq!(produced[0].error, ErrorCode::NOT_LEADER_OR_FOLLOWER, "its record is gone");
+        world.core.partitions().flushed(order.partition, flush.run()).expect("the disk works");
+        world.core.flush_ended().notify_all();
+        let cut = cut.await.expect("it is answered").remove(0).expect("nothing is in the way");
+        assert_eq!(cut.export.map(|export| export.to), Some(Offset(6)));
+        assert_eq!(world.end_of(order.partition), Offset(1));
     });
 }
 
@@ -266,7 +272,6 @@ impl World {
     /// While the topic was a promoted one, a client has sent a record; it is not on the disk yet.
     fn produce_before_it_is_mirrored_again(&self, order: &CutOrder) -> Reply<Vec<Produced>> {
         assert_eq!(self.rules.log.flush, FlushPolicy::Group);
-        let flushing = self.core.partitions().flush_job_of(order.partition).expect("nothing is flushed yet");
         let rebind = |replica: &mut Replica, desired, version| {
             bind(replica, &self.rules, Some((desired, version)));
             replica.set_known_state(KnownState::Known(MirrorState::Stopped));
@@ -287,8 +292,6 @@ impl World {
             DesiredState::Mirroring,
             order.version,
         );
-        // It covers what came before, and lets what came after it wait.
-        partitions.flushed(order.partition, flushing.run()).expect("the disk works");
         answer
     }
 
