@@ -1,8 +1,9 @@
 //! Closing logs in order: at the stop of the node, and where another broker leads a partition now.
 //!
-//! At the stop a log that is being opened again is waited for, so that none comes after the last. Then the
-//! replica is given up, so that nothing is appended and whatever waits on it is answered; then
-//! a flush that is in flight ends; only then is the log closed, on the thread that may wait for the disk.
+//! At the stop a log that is being copied is copied no further, and one that is being opened again is waited
+//! for, so that none comes after the last. Then the replica is given up, so that nothing is appended and
+//! whatever waits on it is answered; then a flush that is in flight ends; only then is the log closed, on the
+//! thread that may wait for the disk.
 
 use std::rc::Rc;
 
@@ -16,6 +17,7 @@ use crate::replica::Replica;
 
 /// Closes every log of a core for good; the answer is what the last checkpoints say of them.
 pub(crate) async fn close(core: Rc<Core>, reply: ReplySlot<Vec<CheckpointEntry>>) {
+    core.closing().raise();
     core.stop_opening().await;
     let replicas = core.partitions().close();
     let closed = close_logs(&core, replicas).await;

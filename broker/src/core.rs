@@ -16,7 +16,7 @@ use tarn_log::RemovalJob;
 use tarn_mirror::local_cluster::LocalError;
 use tarn_quorum::{Answered, ImageUpdate, NotController};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
-use tarn_runtime::channel::{LocalNotify, Receiver, Sender};
+use tarn_runtime::channel::{Flag, LocalNotify, Receiver, Sender};
 use tarn_runtime::{CoreId, Queue, blocking, sleep, spawn, wall_clock_ms};
 use tarn_transport::remarks::Remarks;
 use tarn_wire::ErrorCode;
@@ -56,6 +56,7 @@ pub struct Core {
     producer_ids: RefCell<Range<i64>>,
     flush_wanted: LocalNotify,
     flush_ended: LocalNotify,
+    closing: Flag,
     openings: LocalNotify,
     remarks: RefCell<Remarks<flushing::Again>>,
     applied: Cell<Offset>,
@@ -87,6 +88,7 @@ impl Core {
             producer_ids: RefCell::new(0..0),
             flush_wanted: LocalNotify::default(),
             flush_ended: LocalNotify::default(),
+            closing: Flag::default(),
             openings: LocalNotify::default(),
             remarks: RefCell::default(),
             applied: Cell::new(Offset::NONE),
@@ -367,6 +369,11 @@ impl Core {
     /// Tells who waits that a flush has ended.
     pub(crate) fn flush_ended(&self) -> &LocalNotify {
         &self.flush_ended
+    }
+
+    /// Raised when the logs are about to be closed for good: what takes long for one of them is given up.
+    pub(crate) fn closing(&self) -> &Flag {
+        &self.closing
     }
 
     /// Which lines are not to be said too often.

@@ -60,7 +60,8 @@ async fn cut_one(core: &Rc<Core>, order: &CutOrder) -> Result<LogCut, LocalError
         replica.cut_work(order).map_err(|why| why.of(order))?
     };
     let (dir, now) = (core.node().config().mirror_export_dir.clone(), Timestamp(wall_clock_ms()));
-    let ready = match blocking_long(move || work.run(&dir, now)).await {
+    let closing = core.closing().clone();
+    let ready = match blocking_long(move || work.run(&dir, now, || !closing.is_raised())).await {
         Ok(ready) => ready.map_err(|why| why.of(order))?,
         Err(error) => {
             return Err(LocalError::Storage { partition: order.partition, reason: error.to_string() });

@@ -155,6 +155,32 @@ fn a_partition_that_is_no_longer_to_be_cut_when_it_is_copied_is_not_and_its_copy
 }
 
 #[test]
+fn a_node_that_stops_does_not_wait_for_a_copy() {
+    on_a_core(|mut world| async move {
+        let order = world.lead(0, &local());
+        let go_on = Flag::default();
+        world.disk.hold_until(go_on.clone());
+        let answer = world.order(&[order]);
+        while !world.exports().join("t-0").exists() {
+            yield_now().await;
+        }
+        let (slot, closed) = reply();
+        world.core.handle(Envelope::Close(slot));
+        while !world.core.partitions().is_closed() {
+            yield_now().await;
+        }
+        go_on.raise();
+        let cut = answer.await.expect("it is answered").remove(0);
+        assert!(
+            matches!(&cut, Err(LocalError::Export { reason, .. }) if reason.contains("given up")),
+            "{cut:?}"
+        );
+        assert_eq!(closed.await.expect("it is answered").len(), 1);
+        assert_eq!(fs::read_dir(world.exports().join("t-0")).expect("it was made").count(), 0);
+    });
+}
+
+#[test]
 fn who_waits_at_the_end_of_a_log_is_told_when_it_is_cut_off() {
     on_a_core(|mut world| async move {
         let order = world.lead(0, &local());

@@ -120,11 +120,12 @@ impl CutWork {
         }
     }
 
-    /// Copies what is to be dropped into a new directory below `dir`, and reads what the cut needs.
+    /// Copies what is to be dropped into a new directory below `dir`, as long as `is_wanted`, and reads what the
+    /// cut needs.
     ///
     /// # Errors
     /// Where it cannot be copied, or not all records are; there is no copy then.
-    pub fn run(self, dir: &Path, now: Timestamp) -> Result<ReadyToCut, NotCut> {
+    pub fn run(self, dir: &Path, now: Timestamp, is_wanted: impl Fn() -> bool) -> Result<ReadyToCut, NotCut> {
         let CutWork { generation, dropped, export_from, export, truncation } = self;
         if let Some(dropped) = dropped {
             check_exported(&dropped, export_from)?;
@@ -132,7 +133,7 @@ impl CutWork {
         // What can fail without a copy comes first.
         let truncation = truncation.map(TruncationSearch::run).transpose()?;
         let exported = match export {
-            Some(job) => job.run(dir, now).map_err(NotCut::Export)?,
+            Some(job) => job.run(dir, now, is_wanted).map_err(NotCut::Export)?,
             None => None,
         };
         Ok(ReadyToCut { generation, exported, truncation })

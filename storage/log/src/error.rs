@@ -90,6 +90,12 @@ pub enum LogError {
         /// How much room there is.
         available: u64,
     },
+    /// Who wanted it wants it no more.
+    #[error("{path} was given up before it was complete")]
+    GivenUp {
+        /// What was being made.
+        path: PathBuf,
+    },
     /// The log cannot start beyond its end.
     #[error("the log cannot start at offset {asked}: it ends at offset {end}")]
     StartBeyondEnd {

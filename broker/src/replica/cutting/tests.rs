@@ -230,7 +230,7 @@ impl World {
     }
 
     fn ready(&self) -> Result<ReadyToCut, NotCut> {
-        self.replica.cut_work(&self.order)?.run(&self.exports(), NOW)
+        self.replica.cut_work(&self.order)?.run(&self.exports(), NOW, || true)
     }
 
     fn cut(&mut self) -> Result<(Offset, Option<Exported>), LocalError> {

@@ -67,12 +67,18 @@ impl Log {
 impl ExportJob {
     /// Makes the copy `<dir>/<topic>-<partition>/<from>-<to>.<unix ms>`, creating what is missing of that path,
     /// and removes what an interrupted attempt of this partition left there. `None` where no batch is to be
-    /// copied. Waits for the disk. No other copy of the partition may be made to `dir` at the same time.
+    /// copied. Waits for the disk; `is_wanted` is asked now and then. No other copy of the partition may be made to
+    /// `dir` at the same time.
     ///
     /// # Errors
-    /// Where there is no room, or the disk refused, or the log cannot be read: also when its offsets were removed
-    /// meanwhile. There is no copy then.
-    pub fn run(self, dir: &Path, now: Timestamp) -> Result<Option<Exported>, LogError> {
+    /// Where there is no room, or the disk refused, or it is not wanted any more, or the log cannot be read: also
+    /// when its offsets were removed meanwhile. There is no copy then.
+    pub fn run(
+        self,
+        dir: &Path,
+        now: Timestamp,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Option<Exported>, LogError> {
         let ExportJob { home, batches } = self;
         let parts = parts(&batches)?;
         let Some(from) = parts.first().map(|part| part.first) else { return Ok(None) };
@@ -81,7 +87,7 @@ impl ExportJob {
         let place = prepare(disk, dir, &home, bytes)?;
         let path = unused(disk, &place, &format!("{from}-{to}"), now);
         let unfinished = with_suffix(&path, UNFINISHED_SUFFIX);
-        let made = copy(disk, &parts, &unfinished).and_then(|counts| {
+        let made = copy(disk, &parts, &unfinished, &is_wanted).and_then(|counts| {
             disk.rename(&unfinished, &path).map_err(|cause| LogError::io("rename", &unfinished, cause))?;
             sync_dir(disk, &place)?;
             Ok(counts)
@@ -153,18 +159,19 @@ fn unused(disk: &dyn Disk, place: &Path, offsets: &str, now: Timestamp) -> PathB
 }
 
 /// Copies the parts into a new directory and has them on the disk; how many records they hold.
-fn copy(disk: &dyn Disk, parts: &[Part<'_>], into: &Path) -> Result<RecordCounts, LogError> {
+fn copy(
+    disk: &dyn Disk,
+    parts: &[Part<'_>],
+    into: &Path,
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<RecordCounts, LogError> {
     disk.create_dir_all(into).map_err(|cause| LogError::io("create", into, cause))?;
     let mut counts = RecordCounts::default();
     for part in parts {
         let file = part.view.open()?;
         count(part, file.as_ref(), &mut counts)?;
-        copy_part(
-            disk,
-            part,
-            file.as_ref(),
-            &into.join(format!("{:020}{}", part.first.0, Kind::Log.suffix())),
-        )?;
+        let copy = into.join(format!("{:020}{}", part.first.0, Kind::Log.suffix()));
+        copy_part(disk, part, file.as_ref(), &copy, is_wanted)?;
     }
     sync_dir(disk, into)?;
     Ok(counts)
@@ -182,13 +189,22 @@ fn count(part: &Part<'_>, file: &dyn DiskFile, counts: &mut RecordCounts) -> Res
     }
 }
 
-fn copy_part(disk: &dyn Disk, part: &Part<'_>, file: &dyn DiskFile, path: &Path) -> Result<(), LogError> {
+fn copy_part(
+    disk: &dyn Disk,
+    part: &Part<'_>,
+    file: &dyn DiskFile,
+    path: &Path,
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<(), LogError> {
     let written = |cause| LogError::io("write", path, cause);
     let copy = disk.open(path, Open::Create).map_err(written)?;
     let bytes = part.bytes();
     let mut piece = vec![0; EXPORT_PIECE_BYTES.min(usize::try_from(bytes).unwrap_or(usize::MAX))];
     let mut done = 0;
     while done < bytes {
+        if !is_wanted() {
+            return Err(LogError::GivenUp { path: path.to_owned() });
+        }
         let left = usize::try_from(bytes - done).unwrap_or(usize::MAX);
         let wanted = piece.len().min(left);
         let piece = &mut piece[..wanted];

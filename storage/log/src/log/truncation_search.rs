@@ -12,7 +12,7 @@ use crate::error::LogError;
 use crate::home::Home;
 use crate::producers::ProducerStates;
 use crate::recovery::ProducersBelow;
-use crate::segment::{Segment, SegmentView};
+use crate::segment::SegmentView;
 
 /// A search that is ready to run.
 #[derive(Debug)]
@@ -59,18 +59,8 @@ impl Log {
             let index = self.segment_of(offset);
             (index, self.segments[index].view().clone())
         });
-        let upper = if holds { offset } else { self.start };
-        TruncationSearch {
-            home: self.home.clone(),
-            offset,
-            of: self.version(),
-            segment,
-            producers: ProducersBelow {
-                batches: self.batches(self.start, upper),
-                oldest_snapshot: self.segments.first().map_or(offset, Segment::base),
-                end: offset,
-            },
-        }
+        let producers = ProducersBelow::of(self, offset);
+        TruncationSearch { home: self.home.clone(), offset, of: self.version(), segment, producers }
     }
 
     fn version(&self) -> Version {

@@ -15,8 +15,10 @@ use crate::segment::Segment;
 /// What the producer states as of an offset are built from, for any thread.
 #[derive(Debug)]
 pub(crate) struct ProducersBelow {
-    /// All batches below it.
+    /// All batches below it, those below the log start included.
     pub(crate) batches: LogBatches,
+    /// From where on the batches tell where no snapshot does: the log start.
+    pub(crate) start: Offset,
     /// A snapshot from below here may be of a history that was dropped as a whole.
     pub(crate) oldest_snapshot: Offset,
     /// The offset.
@@ -24,6 +26,13 @@ pub(crate) struct ProducersBelow {
 }
 
 impl ProducersBelow {
+    /// Those as of `end`.
+    pub(crate) fn of(log: &Log, end: Offset) -> ProducersBelow {
+        let oldest = log.segments.first().map_or(end, Segment::base);
+        let batches = log.batches(oldest, end);
+        ProducersBelow { batches, start: log.start, oldest_snapshot: oldest, end }
+    }
+
     /// The same as of a lower offset.
     pub(crate) fn below(mut self, end: Offset) -> ProducersBelow {
         self.batches.end_at(end);
@@ -52,10 +61,11 @@ impl ProducersBelow {
         for (&offset, &len) in listing.snapshots.range(self.oldest_snapshot.min(self.end)..=self.end).rev() {
             if let Some(loaded) = read_snapshot(home, offset, len)? {
                 (states, snapshot) = (loaded, Some(offset));
-                self.batches.skip_to(offset);
                 break;
             }
         }
+        // What came after a snapshot counts also where the log starts above it.
+        self.batches.skip_to(snapshot.unwrap_or(self.start));
         self.batches.visit(|header, control| {
             states.update(header, control);
             ControlFlow::Continue(())
@@ -72,10 +82,7 @@ pub(super) fn load_producers(
 ) -> Result<ProducerStates, LogError> {
     remove_above(&log.home, listing, end)?;
     log.dirt.snapshot = None;
-    let batches = log.batches(log.start, end);
-    let oldest_snapshot = log.segments.first().map_or(end, Segment::base);
-    let (states, snapshot) =
-        ProducersBelow { batches, oldest_snapshot, end }.build_from(&log.home, listing)?;
+    let (states, snapshot) = ProducersBelow::of(log, end).build_from(&log.home, listing)?;
     log.dirt.snapshot = snapshot;
     Ok(states)
 }

@@ -149,6 +149,25 @@ fn a_truncation_brings_back_the_producers_of_before() {
 }
 
 #[test]
+fn the_producers_of_a_snapshot_are_followed_from_there_on_also_below_the_log_start() {
+    let world = World::new(segments_of(360));
+    let mut log = world.create();
+    let producer = Idempotent { id: 4, epoch: 0, sequence: 0, transactional: true };
+    mirror(&mut log, &[producer.batch(0, 20, 0)]).unwrap();
+    mirror(&mut log, &[marker(4, Outcome::Abort, 20), batch(21, 2, 0), batch(23, 2, 0)]).unwrap();
+    assert!(world.names().contains(&"00000000000000000020.snapshot".to_owned()), "with the transaction open");
+    assert_eq!(log.segment_count(), 2);
+    let _ = log.advance_start(Offset(22), NOW).unwrap();
+    let _ = log.truncate_to(Offset(23), NOW).unwrap();
+    log.on_high_watermark(log.end());
+    assert_eq!((log.producers().open_transactions().count(), log.first_unstable()), (0, None));
+    flush(&mut log);
+    drop(log);
+    let opening = Opening { clean: false, recovery_point: Offset(23), log_start: Offset(22) };
+    assert_eq!(world.open(opening).0.producers().open_transactions().count(), 0);
+}
+
+#[test]
 fn a_search_by_time_after_a_truncation_sees_what_is_left() {
     let world = World::new(LogConfig::default());
     let mut log = world.create();
