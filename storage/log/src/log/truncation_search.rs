@@ -99,8 +99,13 @@ impl TruncationSearch {
         cut.position = found.map(|found| found.position as u32).filter(|&position| position > 0);
         let all_goes = found.is_some() && cut.position.is_none();
         cut.kept = if all_goes { index } else { index + 1 };
-        let producers = producers.below(cut.end);
-        let producers = if cut.kept == 0 { producers.without_batches() } else { producers };
+        let mut producers = producers.below(cut.end, found.map_or(offset, |found| found.header.base_offset));
+        if all_goes {
+            producers = producers.without_segment(view.base());
+        }
+        if cut.kept == 0 {
+            producers = producers.without_batches();
+        }
         (cut.producers, cut.snapshot) = producers.build(&home)?;
         Ok(cut)
     }

@@ -16,13 +16,15 @@ use crate::segment::Segment;
 #[derive(Debug)]
 pub(crate) struct ProducersBelow {
     /// All batches below it, those below the log start included.
-    pub(crate) batches: LogBatches,
+    batches: LogBatches,
     /// From where on the batches tell where no snapshot does: the log start.
-    pub(crate) start: Offset,
+    start: Offset,
     /// A snapshot from below here may be of a history that was dropped as a whole.
-    pub(crate) oldest_snapshot: Offset,
+    oldest_snapshot: Offset,
+    /// One that goes with its segment.
+    dropped_snapshot: Option<Offset>,
     /// The offset.
-    pub(crate) end: Offset,
+    end: Offset,
 }
 
 impl ProducersBelow {
@@ -30,13 +32,20 @@ impl ProducersBelow {
     pub(crate) fn of(log: &Log, end: Offset) -> ProducersBelow {
         let oldest = log.segments.first().map_or(end, Segment::base);
         let batches = log.batches(oldest, end);
-        ProducersBelow { batches, start: log.start, oldest_snapshot: oldest, end }
+        ProducersBelow { batches, start: log.start, oldest_snapshot: oldest, dropped_snapshot: None, end }
     }
 
-    /// The same as of a lower offset.
-    pub(crate) fn below(mut self, end: Offset) -> ProducersBelow {
-        self.batches.end_at(end);
+    /// The same in a log that will end at `end` and keep no batch from `dropped` on, which may lie lower: the first
+    /// one to go may begin below the log start.
+    pub(crate) fn below(mut self, end: Offset, dropped: Offset) -> ProducersBelow {
+        self.batches.end_at(dropped);
         self.end = self.end.min(end);
+        self
+    }
+
+    /// The same in a log that loses the segment which begins at `base`, and the snapshot there with it.
+    pub(crate) fn without_segment(mut self, base: Offset) -> ProducersBelow {
+        self.dropped_snapshot = Some(base);
         self
     }
 
@@ -59,6 +68,9 @@ impl ProducersBelow {
     ) -> Result<(ProducerStates, Option<Offset>), LogError> {
         let (mut states, mut snapshot) = (ProducerStates::default(), None);
         for (&offset, &len) in listing.snapshots.range(self.oldest_snapshot.min(self.end)..=self.end).rev() {
+            if self.dropped_snapshot == Some(offset) {
+                continue;
+            }
             if let Some(loaded) = read_snapshot(home, offset, len)? {
                 (states, snapshot) = (loaded, Some(offset));
                 break;

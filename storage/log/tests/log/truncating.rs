@@ -168,6 +168,21 @@ fn the_producers_of_a_snapshot_are_followed_from_there_on_also_below_the_log_sta
 }
 
 #[test]
+fn a_dropped_batch_that_begins_below_the_log_start_tells_nothing_of_its_producer() {
+    let world = World::new(segments_of(360));
+    let mut log = world.create();
+    let producer = |sequence| Idempotent { id: 4, epoch: 0, sequence, transactional: false };
+    mirror(&mut log, &[batch(0, 20, 0), producer(0).batch(20, 2, 0), producer(2).batch(22, 4, 0)]).unwrap();
+    mirror(&mut log, &[batch(26, 2, 0)]).unwrap();
+    assert_eq!(log.segment_count(), 2, "the second begins with a snapshot");
+    let _ = log.advance_start(Offset(24), NOW).unwrap();
+    let _ = log.truncate_to(Offset(25), NOW).unwrap();
+    assert_eq!((log.start(), log.end()), (Offset(24), Offset(24)));
+    let known: Vec<_> = log.producers().iter().map(|(id, one)| (id.0, one.last_sequence().0)).collect();
+    assert_eq!(known, [(4, 1)]);
+}
+
+#[test]
 fn a_search_by_time_after_a_truncation_sees_what_is_left() {
     let world = World::new(LogConfig::default());
     let mut log = world.create();
