@@ -15,7 +15,7 @@ use tarn_wire::messages::{
 };
 
 use super::output;
-use super::refusal;
+use super::refusal::{self, Range};
 use super::{ChangeArguments, DeleteArguments, RecoverArguments, Style};
 use crate::admin::Cluster;
 use crate::failure::Failure;
@@ -75,10 +75,25 @@ macro_rules! ask {
             .iter()
             .map(|topic| Answered {
                 topic: topic.name.to_string(),
-                error: refusal::check(topic.error_code, topic.error_message.as_deref()),
+                error: refusal::check(topic.error_code, topic.error_message.as_deref())
+                    .map_err(|failure| refusal::with_ranges(failure, ranges_of!($request, topic))),
             })
             .collect::<Vec<_>>()
     }};
+}
+
+/// The ranges that a refusal is about, of the one request whose refusals have some.
+macro_rules! ranges_of {
+    (RecoverMirrorTopicsRequest, $topic:ident) => {
+        $topic.truncations.iter().map(|one| Range {
+            partition: one.partition_index,
+            from: one.from_offset,
+            to: one.to_offset,
+        })
+    };
+    ($other:ident, $topic:ident) => {
+        std::iter::empty()
+    };
 }
 
 macro_rules! topic_of {

@@ -156,7 +156,15 @@ impl KafkaArguments {
             }
             ("delete", _) => changes::delete(DeleteArguments { named, dry_run: false, json }, style).await,
             _ => {
-                let start = StartArguments { named, topics, exclude, wait: false, timeout: None, json };
+                let start = StartArguments {
+                    named,
+                    topics,
+                    exclude,
+                    allow_truncation: false,
+                    wait: false,
+                    timeout: None,
+                    json,
+                };
                 verbs::start(start, style).await
             }
         }

@@ -127,6 +127,9 @@ struct StartArguments {
     /// Names or regular expressions of topics to leave out
     #[arg(long, value_name = "CSV", value_delimiter = ',')]
     exclude: Vec<String>,
+    /// Consent to dropping records that only this cluster has, once they are exported
+    #[arg(long)]
+    allow_truncation: bool,
     /// Return only when these topics are copied
     #[arg(long)]
     wait: bool,
@@ -181,7 +184,7 @@ struct ChangeArguments {
 struct RecoverArguments {
     #[command(flatten)]
     change: ChangeArguments,
-    /// Where histories have parted, consent to dropping what only this cluster has (no effect yet: nothing is dropped)
+    /// Consent to dropping records that only this cluster has, once they are exported
     #[arg(long)]
     allow_truncation: bool,
 }

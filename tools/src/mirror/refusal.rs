@@ -22,6 +22,38 @@ pub(super) fn check(code: i16, message: Option<&str>) -> Result<(), Failure> {
     }
 }
 
+/// Offsets of a partition that are here and not at the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) partition: i32,
+    pub(super) from: i64,
+    /// The offset after the last.
+    pub(super) to: i64,
+}
+
+/// How many ranges are listed at most.
+const RANGES_MAX: usize = 100;
+
+/// The refusal with the ranges that it is about, one a line, where they are more than the one its sentence names.
+pub(super) fn with_ranges(failure: Failure, ranges: impl ExactSizeIterator<Item = Range>) -> Failure {
+    let count = ranges.len();
+    if count < 2 {
+        return failure;
+    }
+    let line = |range: Range| {
+        format!("\n  partition {}: offsets {} to {}", range.partition, range.from, range.to - 1)
+    };
+    let mut lines: String = ranges.take(RANGES_MAX).map(line).collect();
+    if count > RANGES_MAX {
+        lines.push_str(&format!("\n  and {} more partitions", count - RANGES_MAX));
+    }
+    match failure {
+        Failure::Precondition(why) => Failure::Precondition(why + &lines),
+        Failure::Failed(why) => Failure::Failed(why + &lines),
+        other => other,
+    }
+}
+
 /// Fails where topics were refused, each with its sentence: with a precondition only where all of them wait for
 /// one.
 pub(super) fn of_topics(refused: &[(String, Failure)]) -> Result<(), Failure> {
@@ -65,6 +97,22 @@ fn is_about_state(code: ErrorCode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ranges_that_a_refusal_is_about_are_listed() {
+        let refused = || Failure::Precondition("LOCAL_RECORDS: so it is".to_owned());
+        let range = |partition| Range { partition, from: 10, to: 15 };
+        assert_eq!(with_ranges(refused(), [range(0)].into_iter()), refused(), "its sentence names it");
+        let Failure::Precondition(said) = with_ranges(refused(), [range(0), range(3)].into_iter()) else {
+            panic!("it stays what it was")
+        };
+        let expected =
+            "LOCAL_RECORDS: so it is\n  partition 0: offsets 10 to 14\n  partition 3: offsets 10 to 14";
+        assert_eq!(said, expected);
+        let many = (0..250).map(range).collect::<Vec<_>>();
+        let said = with_ranges(refused(), many.into_iter()).to_string();
+        assert!(said.ends_with("and 150 more partitions"), "{said}");
+    }
 
     #[test]
     fn what_asking_again_does_not_change_is_a_precondition() {

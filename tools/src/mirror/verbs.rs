@@ -12,7 +12,7 @@ use tarn_wire::{ErrorCode, Str};
 
 use super::config;
 use super::output::{self, Listed};
-use super::refusal;
+use super::refusal::{self, Range};
 use super::standing::{self, Standing};
 use super::{CreateArguments, DescribeArguments, ListArguments, StartArguments, Style};
 use crate::admin::Cluster;
@@ -50,6 +50,7 @@ pub(super) async fn start(arguments: StartArguments, style: Style) -> Result<(),
         mirror_name: name.as_str().into(),
         include_patterns: texts(&arguments.topics),
         exclude_patterns: texts(&arguments.exclude),
+        allow_truncation: arguments.allow_truncation,
         ..StartMirrorTopicsRequest::default()
     };
     let cluster = Cluster::connect(&arguments.named.connect).await?;
@@ -93,7 +94,12 @@ fn all_started(asked: &[String], answer: &StartMirrorTopicsResponse) -> Result<(
         .iter()
         .filter_map(|topic| {
             let failure = refusal::check(topic.error_code, topic.error_message.as_deref()).err()?;
-            Some((topic.name.to_string(), failure))
+            let ranges = topic.truncations.iter().map(|one| Range {
+                partition: one.partition_index,
+                from: one.from_offset,
+                to: one.to_offset,
+            });
+            Some((topic.name.to_string(), refusal::with_ranges(failure, ranges)))
         })
         .collect();
     refusal::of_topics(&refused)?;
