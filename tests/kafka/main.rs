@@ -11,6 +11,7 @@ mod mirror_existing;
 mod mirror_interrupted;
 mod mirror_large_batches;
 mod mirror_old_sources;
+mod mirror_parted;
 mod mirror_three_nodes;
 mod mirror_writes;
 mod one_node;
