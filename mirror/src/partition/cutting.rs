@@ -94,6 +94,8 @@ impl Partition {
             self.cuts.in_a_row = self.cuts.in_a_row.saturating_add(1);
             self.cuts.consent_is_used |= cutting.ground == Ground::Consent;
         }
+        // The disk has taken all that there was to keep; perhaps there is nothing to append that would show it.
+        self.storage_is_back();
         self.went_well();
     }
 

@@ -81,6 +81,14 @@ impl Partition {
         self.failure = None;
     }
 
+    /// The disk here takes again what it did not: a failure of that kind is over.
+    pub(super) fn storage_is_back(&mut self) {
+        if self.failure.as_ref().is_some_and(|failure| failure.reason == Reason::DestinationStorage) {
+            self.failure = None;
+            self.attempts = self.attempts_used;
+        }
+    }
+
     /// A step has ended well, which ends a wait and no failure.
     pub(super) fn went_well(&mut self) {
         self.held = None;

@@ -5,7 +5,7 @@ use crate::alignment::GoOn;
 use crate::backoff::Backoff;
 use crate::common_point::CommonPoint;
 use crate::local_cluster::{Export, LogCut, LogEnded, LogEnds, Suffix};
-use crate::parted::{Alignment, Parted};
+use crate::parted::{Alignment, Ground, Parted};
 use proptest::prelude::*;
 
 pub(super) const POLICY: RetryPolicy =
@@ -493,6 +493,8 @@ enum Fact {
     LeftThroughAFault,
     GoesOn,
     Behind(i32),
+    /// The next comparison finds that so many records are here alone.
+    Parts(u64),
     Step,
     Time(u64),
 }
@@ -500,8 +502,9 @@ enum Fact {
 proptest! {
     /// Whatever happens in whatever order: it is fetched only under an open gate, after a comparison and
     /// with MIRRORING persisted, and no longer once its source is lost; MIRRORING is shown only then, and after a
-    /// fault only once something was appended; every state that is written may follow the one before; and a stop
-    /// asks nothing of the source, ends a log only behind its position, and never fails.
+    /// fault only once something was appended; every state that is written may follow the one before; a log is cut only
+    /// behind a closed gate and while it is to be mirrored; and a stop asks nothing of the source, ends a log only behind
+    /// its position, and never fails.
     #[test]
     fn it_is_fetched_only_when_all_is_in_order(facts in prop::collection::vec(any_fact(), 0..200)) {
         let mut partition = partition();
@@ -511,11 +514,16 @@ proptest! {
                 Fact::Desired(desired) => {
                     // Every verb writes a new version.
                     let version = partition.bound().version + 1;
-                    partition.rebound(Bound { desired, version, ..partition.bound() });
+                    partition.rebound(Bound { desired, version, truncation: Truncation::Refused, ..partition.bound() });
                 }
                 Fact::Version(more) => {
                     let version = partition.bound().version + more;
-                    partition.rebound(Bound { version, ..partition.bound() });
+                    let truncation = match more {
+                        0 => partition.bound().truncation,
+                        _ if version % 2 == 0 => Truncation::Allowed,
+                        _ => Truncation::Refused,
+                    };
+                    partition.rebound(Bound { version, truncation, ..partition.bound() });
                 }
                 Fact::OurEpoch(more) => {
                     let leader_epoch = Epoch(partition.bound().leader_epoch.0 + more);
@@ -543,6 +551,11 @@ proptest! {
                     let reason = crate::reasons::REASONS[index % crate::reasons::REASONS.len()];
                     partition.failed(reason, "why".into(), now, 0.5, &POLICY);
                 }
+                Fact::Parts(records) => {
+                    if let Want::Compare(_) = partition.want(now) {
+                        partition.compared(&Alignment::Diverged(parted(records)), Some(2));
+                    }
+                }
                 Fact::Behind(epoch) => partition.fell_behind(Epoch(epoch)),
                 Fact::Time(more) => now += more,
                 Fact::Step => {
@@ -553,6 +566,12 @@ proptest! {
                         let persisted = partition.persisted.as_ref().and_then(|persisted| persisted.state);
                         prop_assert_eq!(persisted, Some(MirrorState::Mirroring));
                         prop_assert_eq!(partition.bound().desired, DesiredState::Mirroring);
+                    }
+                    if let Want::Cut(cutting) = want {
+                        prop_assert_eq!(partition.gate, GateNow::Closed);
+                        prop_assert_eq!(partition.bound().desired, DesiredState::Mirroring);
+                        let is_allowed = partition.bound().truncation == Truncation::Allowed;
+                        prop_assert!(is_allowed || cutting.ground == Ground::Configured);
                     }
                     if let Want::WriteState(next) = want {
                         let before = partition.persisted.as_ref().and_then(|persisted| persisted.state);
@@ -603,6 +622,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
         2 => Just(Fact::GoesOn),
         1 => (0..30usize).prop_map(Fact::Failed),
         1 => (0..30i32).prop_map(Fact::Behind),
+        2 => (0..5u64).prop_map(Fact::Parts),
         20 => Just(Fact::Step),
         3 => (0..3000u64).prop_map(Fact::Time),
     ]

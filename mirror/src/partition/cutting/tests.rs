@@ -84,6 +84,12 @@ fn an_export_that_fails_is_tried_again_and_nothing_else_is_done() {
         assert_eq!(partition.want(now), want);
     }
     assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
+    // Then it can be written, and the source has nothing more.
+    let Want::Cut(cutting) = want else { panic!("{want:?}") };
+    partition.cut(&cutting, &cut(), 2);
+    run(&mut partition, &mut Vec::new());
+    assert_eq!((partition.state(), partition.trouble()), (MirrorState::Mirroring, None));
+    assert_eq!(partition.retry_attempt(), 0);
 }
 
 #[test]
