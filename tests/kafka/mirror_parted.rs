@@ -100,8 +100,8 @@ fn a_promoted_topic_is_begun_again_with_consent_to_drop_what_was_written_to_it()
     await_mirrored(&source.bootstrap(), &tarn.bootstrap(), |topic| topic == "quiet", COPIED);
     assert_eq!(await_mirroring(&tarn, "quiet").error_message, None);
 
-    tarn.mirror("start", &["--mirror", "m", "--topics", "orders", "--allow-truncation"]).ok();
-    await_mirrored(&source.bootstrap(), &tarn.bootstrap(), wanted, COPIED);
+    let wait = ["--allow-truncation", "--wait", "--timeout", "50"];
+    tarn.mirror("start", &[&["--mirror", "m", "--topics", "orders"][..], &wait].concat()).ok();
     assert_eq!(assert_identical(&source.bootstrap(), &tarn.bootstrap(), wanted).records, 220);
     let here = [lines("here", 5), lines("more", 1)].concat();
     assert_eq!(read(&exports(&tarn, "orders")), numbered(101, &here));

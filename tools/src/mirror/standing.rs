@@ -83,8 +83,10 @@ impl Standing {
     /// the source may have more by now.
     pub(super) fn is_lag_current(&self) -> bool {
         let reason = self.reason_code.as_deref().map(Reason::from_code);
+        // What waits for an operator does not mirror: beside MIRRORING such a reason says what was cut before.
+        let says_no_more = |treatment| matches!(treatment, Treatment::Notice | Treatment::Terminal);
         let is_well =
-            reason.is_none_or(|reason| reason.is_some_and(|reason| reason.treatment() == Treatment::Notice));
+            reason.is_none_or(|reason| reason.is_some_and(|reason| says_no_more(reason.treatment())));
         let is_fresh = self.last_fetch_age_ms.is_some_and(|age_ms| age_ms <= self.current_within_ms());
         self.is_mirroring() && is_well && is_fresh
     }
@@ -313,6 +315,10 @@ mod tests {
         };
         assert!(is_current(30_000, None, 30_000) && !is_current(500, None, 30_000));
         assert!(is_current(30_000, None, 65_000) && !is_current(30_000, None, 65_001));
+        assert!(is_current(500, Some("LOCAL_RECORDS"), 500), "they were cut, and it mirrors");
+        assert!(
+            !is_current(500, Some("SOURCE_UNREACHABLE"), 500) && !is_current(500, Some("UNHEARD_OF"), 500)
+        );
         assert!(is_current(500, Some("THROTTLED"), 30_500) && !is_current(500, Some("THROTTLED"), 60_000));
         assert!(is_current(i64::MAX, Some("THROTTLED"), i64::MAX), "no wait is too long to be added");
     }
