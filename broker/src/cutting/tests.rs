@@ -300,7 +300,7 @@ impl World {
         assert_eq!(self.rules.log.flush, FlushPolicy::Group);
         let rebind = |replica: &mut Replica, desired, version| {
             bind(replica, &self.rules, Some((desired, version)));
-            replica.set_known_state(KnownState::Known(MirrorState::Stopped));
+            replica.set_known_state(KnownState::Known { state: MirrorState::Stopped, version });
         };
         let mut partitions = self.core.partitions();
         rebind(
