@@ -191,6 +191,7 @@ impl Replica {
     fn retract_watermarks(&mut self) {
         let end = self.log.end();
         self.high_watermark = self.high_watermark.min(end);
+        self.produced_to = self.produced_to.min(end);
         if let Some(binding) = &mut self.binding {
             binding.source_high_watermark = binding.source_high_watermark.min(end);
         }

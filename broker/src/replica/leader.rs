@@ -7,7 +7,7 @@
 //! * `log start <= high watermark <= log end`, and the high watermark never goes back but by a
 //!   truncation;
 //! * while a mirror rules the log, only its appends under the current gate get in, and the high watermark
-//!   is the log end;
+//!   is the log end, once it has passed what clients wrote before;
 //! * otherwise, with one replica, the high watermark is the end of what the flush policy promises; with
 //!   fewer replicas in sync than `min.insync.replicas` asks for it stays where it is (KIP-966).
 
@@ -49,6 +49,8 @@ pub struct Replica {
     pub(super) log: Log,
     pub(super) leadership: Leadership,
     pub(super) high_watermark: Offset,
+    /// The end of what clients have appended since the log was opened.
+    pub(super) produced_to: Offset,
     rules: Arc<TopicRules>,
     pub(super) binding: Option<Binding>,
     watchers: Vec<Watcher>,
@@ -90,6 +92,7 @@ impl Replica {
             log,
             leadership,
             high_watermark,
+            produced_to: high_watermark,
             rules,
             binding: None,
             watchers: Vec::new(),
@@ -200,6 +203,7 @@ impl Replica {
             .log
             .append_as_leader(batch, self.leadership.epoch, self.rules.timestamp_type, now)
             .map_err(ProduceError::Append)?;
+        self.produced_to = self.log.end();
         self.advance_high_watermark();
         Ok(appended)
     }
@@ -400,7 +404,7 @@ impl Replica {
 
     /// Whether an append has to be flushed before it is acknowledged.
     pub fn waits_for_flush(&self) -> bool {
-        self.rules.log.flush != FlushPolicy::None && !self.is_ruled_by_a_mirror()
+        self.rules.log.flush != FlushPolicy::None && !self.is_filled_by_a_mirror()
     }
 
     /// True while a mirror rules the log.
@@ -426,9 +430,15 @@ impl Replica {
         true
     }
 
+    /// True while a mirror rules the log, but for what clients wrote to a promoted topic just before: whoever waits for
+    /// that was promised what the topic promises.
+    fn is_filled_by_a_mirror(&self) -> bool {
+        self.is_ruled_by_a_mirror() && self.high_watermark >= self.produced_to
+    }
+
     /// A mirrored partition is not held back: its source has what is here.
     fn is_under_min_isr(&self) -> bool {
-        !self.is_ruled_by_a_mirror() && self.leadership.lacks(self.rules.min_in_sync).is_some()
+        !self.is_filled_by_a_mirror() && self.leadership.lacks(self.rules.min_in_sync).is_some()
     }
 
     /// A consumer that comes from the source may ask for what is not copied yet: that is no error.

@@ -234,6 +234,24 @@ fn clients_write_after_the_end_once_it_is_known_and_only_what_tarn_took_is_known
     assert_eq!(world.replica.high_watermark(), ended.log_end, "what is not flushed yet is not seen");
 }
 
+#[test]
+fn what_a_client_waits_for_is_not_confirmed_by_mirroring_the_topic_again() {
+    let mut world = World::new();
+    let ended = world.end().expect("nothing is in the way");
+    world.flush();
+    let state = |state, version| KnownState::Known { state, version };
+    world.replica.set_known_state(state(MirrorState::Stopped, VERSION));
+    let produced = world.produce(1, 0).expect("it is writable");
+    assert_eq!(produced, ended.log_end);
+    world.bind(Some((DesiredState::Mirroring, VERSION + 1)));
+    world.replica.set_known_state(state(MirrorState::LogAlignment, VERSION + 1));
+    assert_eq!(world.replica.high_watermark(), produced, "a power failure may still take it");
+    assert!(world.replica.waits_for_flush(), "or nobody would ever flush it");
+    world.flush();
+    assert_eq!(world.replica.high_watermark(), produced.plus(1));
+    assert!(!world.replica.waits_for_flush(), "from now on the source has what is appended");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -382,6 +400,12 @@ impl World {
     fn end(&mut self) -> Result<LogEnded, NotEnded> {
         let behind = self.replica.look_behind(&self.order)?.run()?;
         self.replica.end_log(&self.order, &behind, Together::Few, NOW)
+    }
+
+    fn flush(&mut self) {
+        let job = self.replica.flush_job().expect("there is something to flush");
+        let flushed = job.run().expect("the disk works");
+        self.replica.flushed(flushed).expect("it is this log's");
     }
 
     /// The process ends, in order or not, and another opens the log.
