@@ -1,13 +1,17 @@
 //! A mirror goes on after either side died, wherever it was, with nothing missing and nothing twice.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tarn_tests::cluster::Cluster;
 use tarn_tests::compare::{assert_identical, await_mirrored, copied_so_far};
 use tarn_tests::dataset::{RECORDS, Source};
 use tarn_tests::kafka::NodeOptions;
+use tarn_tests::overheard::Overheard;
 use tarn_tests::relay::Relay;
-use tarn_tests::tarn::{Tarn, TarnOptions};
+use tarn_tests::tarn::{MirrorPartition, Tarn, TarnOptions};
 use tarn_tests::waiting::until_some;
+use uuid::Uuid;
 
 const COPIED: Duration = Duration::from_secs(90);
 const KILLS: i64 = 10;
@@ -20,7 +24,10 @@ fn mirrored(topic: &str) -> bool {
 
 /// A source behind a link that tests slow down and cut.
 fn relayed_source() -> (Relay, Source) {
-    let relay = Relay::start();
+    source_behind(Relay::start())
+}
+
+fn source_behind(relay: Relay) -> (Relay, Source) {
     let source = Source::start_with(NodeOptions { relay_port: Some(relay.port()), ..NodeOptions::default() });
     relay.connect_to(&source.node.relayed());
     (relay, source)
@@ -45,6 +52,42 @@ fn ten_kills_in_the_middle_of_the_copy_lose_nothing_and_repeat_nothing() {
     await_mirrored(&source.bootstrap(), &tarn.bootstrap(), mirrored, COPIED);
     let compared = assert_identical(&source.bootstrap(), &tarn.bootstrap(), mirrored);
     assert!(compared.records > RECORDS, "{compared:?}");
+}
+
+#[test]
+fn a_restart_fetches_one_batch_of_a_partition_again_at_most() {
+    let overheard = Arc::new(Overheard::default());
+    let (relay, source) = source_behind(Relay::heard_by(Some(overheard.clone())));
+    let mut tarn = Tarn::start(&TarnOptions::default());
+    tarn.mirror_from(&relay.address(), "m", ".*");
+    await_mirrored(&source.bootstrap(), &tarn.bootstrap(), mirrored, COPIED);
+    let names: BTreeMap<Uuid, String> = Cluster::connect(&source.bootstrap())
+        .topics()
+        .into_iter()
+        .map(|topic| (topic.id, topic.name))
+        .collect();
+    for end in [Tarn::stop, Tarn::kill] {
+        let before = overheard.batches();
+        assert!(before.values().any(|batches| *batches > 1), "{before:?}");
+        end(&mut tarn);
+        tarn.start_again();
+        until_some("an answer about every partition", COPIED, || {
+            let partitions = tarn.describe_mirror("m");
+            let goes_on = |one: &&MirrorPartition| one.state == "MIRRORING" && one.lag == Some(0);
+            match partitions.iter().find(|one| !goes_on(one)) {
+                None => Ok(()),
+                Some(other) => Err(format!("{other:?}")),
+            }
+        });
+        let mut again: BTreeMap<(String, i32), usize> = BTreeMap::new();
+        for ((name, id, index), heard) in overheard.batches() {
+            let more = heard - before.get(&(name.clone(), id, index)).unwrap_or(&0);
+            let name = if id.is_nil() { name } else { names[&id].clone() };
+            *again.entry((name, index)).or_default() += more;
+        }
+        assert!(again.values().all(|batches| *batches <= 1), "{again:?}");
+        assert!(again.values().any(|batches| *batches == 1), "the newest batch is compared: {again:?}");
+    }
 }
 
 #[test]

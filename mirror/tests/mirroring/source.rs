@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) is_silent: bool,
     /// Damages the next answer that has records.
     pub(crate) damage_next: bool,
+    /// By how much the high watermarks it says are older than the records beside them.
+    pub(crate) says_ends_late_by: i64,
 }
 
 pub(crate) struct Topic {
@@ -232,7 +234,7 @@ impl Source {
     fn read(&self, request: &FetchRequest) -> FetchResponse {
         let mut state = self.state();
         let mut response = FetchResponse::default();
-        let State { topics, damage_next, says_parted, .. } = &mut *state;
+        let State { topics, damage_next, says_parted, says_ends_late_by, .. } = &mut *state;
         let mut room = Room { bytes: request.max_bytes as usize, is_untouched: true };
         for asked in &request.topics {
             let topic = match asked.topic_id.is_nil() {
@@ -249,7 +251,7 @@ impl Source {
                     data.error_code = ErrorCode::UNKNOWN_TOPIC_ID.0;
                     return data;
                 };
-                data.high_watermark = log.end();
+                data.high_watermark = log.end() - *says_ends_late_by;
                 data.log_start_offset = log.start;
                 if *says_parted && asked.last_fetched_epoch >= 0 {
                     data.diverging_epoch =

@@ -7,7 +7,7 @@ use tarn_mirror::local_cluster::{KnownState, LocalCluster};
 use tarn_mirror::manager::Standing;
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::state::MirrorState;
-use tarn_record::{BrokerId, Epoch, TopicId, TopicIdPartition};
+use tarn_record::{BrokerId, Epoch, Offset, TopicId, TopicIdPartition};
 
 use super::cluster::Cluster;
 use super::source::Source;
@@ -72,6 +72,22 @@ fn a_source_that_is_gone_is_not_missed_and_what_it_had_is_reported() {
     assert!(report.mirrored_offset.0 < there && report.lag_ms >= 0, "{report:?}");
     assert!((produced_at..=gone_at).contains(&report.source_known_at_ms), "{report:?}, gone at {gone_at}");
     assert!(report.stopped_at_ms >= gone_at);
+}
+
+#[test]
+fn a_source_is_known_to_have_had_what_it_sent_although_it_said_that_it_has_less() {
+    let (source, _serving, cluster, mirror) = mirrored(1);
+    source.state().says_ends_late_by = 1;
+    produce(&source, "orders", 0, 2);
+    let there = source.log("orders", 0, |log| log.end());
+    let partition = cluster.partition("orders", 0).expect("it was begun");
+    eventually(|| cluster.state().logs[&partition].end() == there);
+    let known = || mirror.standing(&cluster, "orders", 0).and_then(|now| now.source_high_watermark);
+    eventually(|| known() == Some(Offset(there)));
+    cluster.want("orders", "stopping:2");
+    eventually(|| cluster.wanted("orders") == "stopped:2");
+    let report = cluster.reports().remove(&partition).expect("it was written");
+    assert_eq!((report.source_offset, report.mirrored_offset), (Offset(there), Offset(there)));
 }
 
 #[test]

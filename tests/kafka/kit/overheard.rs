@@ -7,24 +7,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tarn_wire::frame::{decode_request_header, decode_response_header};
-use tarn_wire::message::{Cursor, Message, Request};
+use tarn_wire::message::{Cursor, Message, Records, Request};
 use tarn_wire::messages::{FetchRequest, FetchResponse};
 use uuid::Uuid;
 
 /// A partition, by the id of its topic.
 pub type Heard = (Uuid, i32);
 
+/// A partition as a fetch names it: by the name of its topic or by the id, and its number.
+pub type Asked = (String, Uuid, i32);
+
 /// The fetches that passed, and what their answers said.
 #[derive(Debug, Default)]
 pub struct Overheard {
     connections: Mutex<BTreeMap<u64, Connection>>,
     known: Mutex<BTreeMap<Heard, Known>>,
+    batches: Mutex<BTreeMap<Asked, usize>>,
 }
 
 /// What the source has last said of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Its high watermark.
+    /// The high watermark that it said, or the end of what it sent with it: it looks first, and reads then.
     pub high_watermark: i64,
     /// When the last answer passed that was about it; an incremental one is about all of its session.
     pub at_ms: i64,
@@ -47,6 +51,14 @@ impl Overheard {
     /// Where what passed was not Kafka's protocol.
     pub fn known(&self) -> BTreeMap<Heard, Known> {
         self.known.lock().expect("what passed was Kafka's protocol").clone()
+    }
+
+    /// How many batches of each partition have passed, whole or cut short.
+    ///
+    /// # Panics
+    /// Where what passed was not Kafka's protocol.
+    pub fn batches(&self) -> BTreeMap<Asked, usize> {
+        self.batches.lock().expect("what passed was Kafka's protocol").clone()
     }
 
     fn hear_request(connection: &mut Connection, frame: Vec<u8>) {
@@ -92,10 +104,16 @@ impl Overheard {
                 known.at_ms = at_ms;
             }
         }
+        let mut batches = self.batches.lock().expect("no holder panics");
         for topic in &response.responses {
             for partition in topic.partitions.iter().filter(|partition| partition.error_code == 0) {
-                let high_watermark = partition.high_watermark;
-                known.insert((topic.topic_id, partition.partition_index), Known { high_watermark, at_ms });
+                let records = partition.records.as_ref().and_then(Records::to_bytes).unwrap_or_default();
+                let sent = Sent::of(&records);
+                let high_watermark = partition.high_watermark.max(sent.end);
+                let index = partition.partition_index;
+                known.insert((topic.topic_id, index), Known { high_watermark, at_ms });
+                let asked = (topic.topic.to_string(), topic.topic_id, index);
+                *batches.entry(asked).or_default() += sent.batches;
             }
         }
     }
@@ -131,6 +149,36 @@ fn whole_frame(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
     let frame = bytes[4..end].to_vec();
     bytes.drain(..end);
     Some(frame)
+}
+
+/// What stands in the records of an answer.
+#[derive(Default)]
+struct Sent {
+    /// How many batches begin there.
+    batches: usize,
+    /// The end of the last whole one, or 0.
+    end: i64,
+}
+
+impl Sent {
+    fn of(mut records: &[u8]) -> Sent {
+        // A batch has its size behind its base offset, and the number of its last offset, counted from there, at 23.
+        const BEFORE_SIZE: usize = 8;
+        const BEHIND_SIZE: usize = 12;
+        const LAST_OFFSET: usize = 23;
+        let int = |at: &[u8]| i32::from_be_bytes(at[..4].try_into().expect("four"));
+        let mut sent = Sent::default();
+        while !records.is_empty() {
+            sent.batches += 1;
+            let size =
+                records.get(BEFORE_SIZE..BEHIND_SIZE).map(int).and_then(|size| usize::try_from(size).ok());
+            let Some(batch) = size.and_then(|size| records.get(..BEHIND_SIZE + size)) else { break };
+            let base = i64::from_be_bytes(batch[..BEFORE_SIZE].try_into().expect("eight"));
+            sent.end = base + i64::from(int(&batch[LAST_OFFSET..])) + 1;
+            records = &records[batch.len()..];
+        }
+        sent
+    }
 }
 
 fn now_ms() -> i64 {

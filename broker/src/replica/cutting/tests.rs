@@ -34,7 +34,9 @@ fn a_log_is_cut_by_its_own_order_alone_and_not_before_its_time() {
         }),
         ("clients may write to it", |world| {
             world.bind(Some((DesiredState::Stopping, VERSION)));
-            world.replica.set_known_state(KnownState::Known { state: MirrorState::Stopped, version: VERSION });
+            world
+                .replica
+                .set_known_state(KnownState::Known { state: MirrorState::Stopped, version: VERSION });
         }),
         ("it ends at offset 3, and the order is of a log that ends at 2", |world| {
             world.order.log_end = Offset(2);

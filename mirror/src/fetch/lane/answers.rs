@@ -96,27 +96,29 @@ impl<C: LocalCluster> Lane<C> {
             match what {
                 What::Records { records, high_watermark, log_start } => {
                     let whole = intake::take(records, asked, self.spec.batch_max_bytes);
-                    let now_ms = self.now_ms();
+                    let (now_ms, next) = (self.now_ms(), whole.next);
+                    // A source looks at its high watermark, and then reads: what it sends may be newer.
+                    let source_high_watermark = high_watermark.max(next);
                     self.spec.progress.partitions().entry(partition).or_default().answered(
                         now_ms,
-                        high_watermark,
+                        source_high_watermark,
                         asked,
                     );
-                    let next = whole.next;
                     if !whole.batches.is_empty() {
                         self.plan.advance(partition, serial, next, whole.last_epoch);
                         taken.count(&self.spec.metrics, &whole.batches);
                     }
                     let gaps = if compacted { Vec::new() } else { whole.gaps };
                     // A response that was full without it says nothing of how it goes on here.
-                    let ends_failure = next > asked || (whole.fault.is_none() && high_watermark <= asked);
+                    let ends_failure =
+                        next > asked || (whole.fault.is_none() && source_high_watermark <= asked);
                     taken.places.push(Place { partition, serial, next, gaps, ends_failure });
                     taken.appends.push(MirrorAppend {
                         partition,
                         generation,
                         batches: whole.batches,
                         source_log_start: log_start.max(Offset(0)),
-                        source_high_watermark: high_watermark,
+                        source_high_watermark,
                     });
                     if let Some(fault) = whole.fault {
                         self.met(fault, partition, serial, next);
