@@ -14,7 +14,7 @@ use tarn_tests::kafka::{KafkaNode, NodeOptions};
 use tarn_tests::process::Process;
 use tarn_tests::relay::Relay;
 use tarn_tests::report::{Report, reports};
-use tarn_tests::tarn::{Tarn, TarnOptions};
+use tarn_tests::tarn::{Tarn, TarnOptions, has_crash_points};
 use tarn_tests::tools::{java, java_program, python, python_program, tool};
 use tarn_tests::waiting::{until, until_some};
 
@@ -257,11 +257,6 @@ fn a_source_that_is_gone_or_hangs_keeps_nobody_from_stopping() {
     assert_eq!(listed, "No mirrors found\n");
     let said = java_program("ReadOnlyProducer", &[&tarn.bootstrap(), "codec.none", "0"], None, LIMIT).ok();
     assert!(said.starts_with("written at offset "), "{said}");
-}
-
-/// Crash points are in builds with assertions alone; `tests/run.sh --release` tests the others.
-fn has_crash_points() -> bool {
-    std::env::var("TARN_PROFILE").map_or(true, |profile| profile != "release")
 }
 
 /// What a log must hold behind the position that a report names: one abort marker for each transaction that was

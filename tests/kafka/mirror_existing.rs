@@ -13,15 +13,15 @@ const OTHER_CLUSTER: &str = "QW5vdGhlclRhcm5DbHVzdA";
 /// under ids of their own.
 fn two_clusters() -> (Tarn, Tarn) {
     let mut source = Tarn::start(&TarnOptions::default());
-    create(&source, "filled", "2");
-    create(&source, "empty", "1");
+    source.create_topic("filled", 2);
+    source.create_topic("empty", 1);
     generate(&source, "filled", "20");
     source.stop();
     let mut here = source.copied_as(OTHER_CLUSTER);
     source.start_again();
     here.start_again();
-    create(&source, "named", "1");
-    create(&here, "named", "1");
+    source.create_topic("named", 1);
+    here.create_topic("named", 1);
     (source, here)
 }
 
@@ -71,13 +71,6 @@ fn a_topic_that_is_mirrored_from_here_is_not_mirrored_back() {
         assert!(said.contains(text), "no {text:?} in {said}");
     }
     assert_eq!(source.describe_mirror("back"), []);
-}
-
-fn create(tarn: &Tarn, topic: &str, partitions: &str) {
-    let bootstrap = tarn.bootstrap();
-    let arguments =
-        ["topics", "create", "--bootstrap-server", &bootstrap, "--topic", topic, "--partitions", partitions];
-    tarn.command(&arguments).ok();
 }
 
 fn generate(tarn: &Tarn, topic: &str, records: &str) {

@@ -16,9 +16,19 @@ use tempfile::TempDir;
 const READY: Duration = Duration::from_secs(30);
 const STOPPED: Duration = Duration::from_secs(30);
 const COMMAND: Duration = Duration::from_secs(60);
+const SHOWN: Duration = Duration::from_secs(60);
 
-/// The cluster id of every Tarn that these tests start, but for copies.
+/// The cluster id of every Tarn that these tests start, but for copies and sources.
 pub const CLUSTER_ID: &str = "VGFybkRlc3RpbmF0aW9uQQ";
+
+/// That of a Tarn that is another one's source.
+pub const SOURCE_CLUSTER_ID: &str = "QVRhcm5Bc1RoZVNvdXJjZQ";
+
+/// Whether the tarn that is tested can be told to die at a step. Crash points are in builds with assertions alone;
+/// `tests/run.sh --release` tests the others.
+pub fn has_crash_points() -> bool {
+    std::env::var("TARN_PROFILE").map_or(true, |profile| profile != "release")
+}
 
 /// How one Tarn differs from the others.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +37,8 @@ pub struct TarnOptions {
     pub cores: Option<&'static str>,
     /// `tarn.mirror.cores`, where it is set.
     pub mirror_cores: Option<&'static str>,
+    /// Its cluster id, where it is not the usual one.
+    pub cluster_id: Option<&'static str>,
     /// Further lines of `server.properties`.
     pub properties: Vec<(String, String)>,
 }
@@ -98,13 +110,21 @@ impl Tarn {
         PathBuf::from(format!("/proc/{}/root{}", self.id(), self.data().display()))
     }
 
+    /// A cluster that another one can mirror.
+    ///
+    /// # Panics
+    /// As `start` does.
+    pub fn start_source() -> Tarn {
+        Tarn::start(&TarnOptions { cluster_id: Some(SOURCE_CLUSTER_ID), ..TarnOptions::default() })
+    }
+
     /// Formats a directory and starts nothing.
     ///
     /// # Panics
     /// Where formatting fails.
     pub fn formatted(options: &TarnOptions) -> Tarn {
         let tarn = Tarn::unformatted(options);
-        tarn.command(&["format", "-t", CLUSTER_ID, "-c", &tarn.config().display().to_string()]).ok();
+        tarn.command(&["format", "-t", tarn.cluster_id(), "-c", &tarn.config().display().to_string()]).ok();
         tarn
     }
 
@@ -119,7 +139,7 @@ impl Tarn {
         copy_directory(&self.data(), &copy.data());
         let file = copy.data().join("meta.properties");
         let text = fs::read_to_string(&file).expect("it was formatted");
-        fs::write(&file, text.replace(CLUSTER_ID, cluster_id)).expect("the copy is ours");
+        fs::write(&file, text.replace(self.cluster_id(), cluster_id)).expect("the copy is ours");
         copy
     }
 
@@ -283,6 +303,58 @@ impl Tarn {
         self.command(&[&first[..], arguments].concat())
     }
 
+    /// Creates a topic.
+    ///
+    /// # Panics
+    /// Where that fails.
+    pub fn create_topic(&self, topic: &str, partitions: i32) {
+        let (bootstrap, partitions) = (self.bootstrap(), partitions.to_string());
+        let first = ["topics", "create", "--bootstrap-server", &bootstrap];
+        self.command(&[&first[..], &["--topic", topic, "--partitions", &partitions]].concat()).ok();
+    }
+
+    /// The high watermark of partition 0 of a topic.
+    pub fn high_watermark(&self, topic: &str) -> i64 {
+        let mut cluster = Cluster::connect(&self.bootstrap());
+        let topic = cluster.topic(topic);
+        cluster.offsets(&topic, &topic.partitions[0]).high_watermark
+    }
+
+    /// Waits until partition 0 of a topic is FAILED for this reason, and returns what is said of it.
+    ///
+    /// # Panics
+    /// Where it is not in a minute.
+    pub fn await_failed(&self, mirror: &str, topic: &str, reason: &str) -> String {
+        let shown = self.await_shown(mirror, topic, &format!("FAILED for {reason}"), |shown| {
+            shown.state == "FAILED" && shown.reason_code.as_deref() == Some(reason)
+        });
+        shown.error_message.unwrap_or_default()
+    }
+
+    /// Waits until partition 0 of a topic is MIRRORING, and returns what is shown of it.
+    ///
+    /// # Panics
+    /// Where it is not in a minute.
+    pub fn await_mirroring(&self, mirror: &str, topic: &str) -> MirrorPartition {
+        self.await_shown(mirror, topic, "MIRRORING", |shown| shown.state == "MIRRORING")
+    }
+
+    fn await_shown(
+        &self,
+        mirror: &str,
+        topic: &str,
+        what: &str,
+        is: impl Fn(&MirrorPartition) -> bool,
+    ) -> MirrorPartition {
+        until_some(&format!("{topic} to be {what}"), SHOWN, || {
+            let all = self.describe_mirror(mirror);
+            match all.into_iter().find(|one| one.topic == topic && one.partition == 0) {
+                Some(shown) if is(&shown) => Ok(shown),
+                other => Err(format!("{other:?}")),
+            }
+        })
+    }
+
     /// Runs `tarn mirror create` with these lines in its `--mirror-config`.
     ///
     /// # Panics
@@ -318,15 +390,20 @@ impl Tarn {
     fn on_small_disk(&self, bytes: u64) -> Command {
         // The change of user takes the kernel's promise to end it with the test away, so that it is asked for again.
         let script = format!(
-            "mount -t tmpfs -o size={bytes} tmpfs '{data}' && '{tarn}' format -t {CLUSTER_ID} -c '{config}' && \
+            "mount -t tmpfs -o size={bytes} tmpfs '{data}' && '{tarn}' format -t {id} -c '{config}' && \
              exec setpriv --pdeathsig KILL -- '{tarn}' \"$@\"",
             data = self.data().display(),
+            id = self.cluster_id(),
             tarn = tarn_binary().display(),
             config = self.config().display(),
         );
         let mut command = guarded("unshare");
         command.args(["--map-root-user", "--mount", "sh", "-c", &script, "tarn"]);
         command
+    }
+
+    fn cluster_id(&self) -> &'static str {
+        self.options.cluster_id.unwrap_or(CLUSTER_ID)
     }
 
     fn metadata(&self) -> PathBuf {

@@ -1,0 +1,76 @@
+//! Topics that were promoted and written to, and are mirrored again: whatever happens meanwhile, no record that only
+//! this cluster has is lost.
+
+use std::time::Duration;
+
+use tarn_mirror::crash_points::CUT_POINTS;
+use tarn_tests::compare::{assert_identical, await_mirrored};
+use tarn_tests::exports::{exported, exports};
+use tarn_tests::lines::{lines, numbered, write_lines};
+use tarn_tests::tarn::{Tarn, TarnOptions, has_crash_points};
+use tarn_tests::waiting::until;
+
+const COPIED: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(60);
+/// Records of each partition at the source.
+const THERE: usize = 20;
+/// Where records of this cluster begin: behind the reset record.
+const HERE: i64 = THERE as i64 + 1;
+
+#[test]
+fn a_cut_that_dies_at_any_of_its_steps_is_gone_on_with_by_the_next_start() {
+    if !has_crash_points() {
+        eprintln!("the optimised tarn has no crash points: nothing to try");
+        return;
+    }
+    let source = source(2);
+    for point in CUT_POINTS {
+        // Of two partitions of one core one comes after the other.
+        let one_core = TarnOptions { cores: Some("0"), ..TarnOptions::default() };
+        let mut tarn = Tarn::formatted(&one_core);
+        tarn.start_again_with(&[("TARN_CRASH_AT", point)]);
+        promote(&source, &tarn);
+        let here = |partition| lines(&format!("here {partition}"), 5);
+        (0..2).for_each(|partition| write_lines(&tarn.bootstrap(), "orders", partition, &here(partition)));
+        // Its answer may be lost with it.
+        let _ = tarn.mirror("start", &["--mirror", "m", "--topics", "orders", "--allow-truncation"]);
+        until(&format!("a death at {point}"), LIMIT, || !tarn.is_running());
+        tarn.kill();
+        tarn.start_again();
+
+        await_mirrored(&source.bootstrap(), &tarn.bootstrap(), wanted, COPIED);
+        assert_identical(&source.bootstrap(), &tarn.bootstrap(), wanted);
+        let mut copies = 0;
+        for partition in 0..2 {
+            let exports = exports(&tarn.data().join("mirror-exports"), "orders", partition);
+            assert!(!exports.is_empty(), "{point}: nothing of partition {partition} is kept");
+            for export in &exports {
+                assert_eq!(exported(export), numbered(HERE, &here(partition)), "{point}: {export:?}");
+            }
+            copies += exports.len();
+        }
+        // What was copied and not yet cut is copied again; what was cut is not cut again.
+        assert_eq!(copies, if point == "cut.exported" { 3 } else { 2 }, "{point}");
+    }
+}
+
+fn wanted(topic: &str) -> bool {
+    topic == "orders"
+}
+
+/// A source with the topic `orders`.
+fn source(partitions: i32) -> Tarn {
+    let source = Tarn::start_source();
+    source.create_topic("orders", partitions);
+    for partition in 0..partitions {
+        write_lines(&source.bootstrap(), "orders", partition, &lines("there", THERE));
+    }
+    source
+}
+
+/// Mirrors the topic, and stops it.
+fn promote(source: &Tarn, tarn: &Tarn) {
+    tarn.mirror_from(&source.bootstrap(), "m", "orders");
+    await_mirrored(&source.bootstrap(), &tarn.bootstrap(), wanted, COPIED);
+    tarn.mirror("stop", &["--mirror", "m", "--topics", "orders"]).ok();
+}
