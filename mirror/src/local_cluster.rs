@@ -130,6 +130,11 @@ pub struct LastPosition {
     pub offset: Offset,
 }
 
+impl LastPosition {
+    /// Where a log is left of which nothing was mirrored.
+    pub const NOTHING: LastPosition = LastPosition { epoch: Epoch::NONE, offset: Offset(0) };
+}
+
 /// The order to end a partition's log for its mirror, so that clients may write after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndOrder {
@@ -146,7 +151,8 @@ pub struct EndOrder {
 /// A log that was ended, now or before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEnded {
-    /// The offset of the MIRROR_PID_RESET record.
+    /// The offset of the MIRROR_PID_RESET record; `Offset::NONE` where nothing was mirrored and the log is somebody's
+    /// own.
     pub reset_offset: Offset,
     /// How many open transactions were aborted.
     pub aborted_count: u32,

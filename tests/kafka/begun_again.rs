@@ -1,15 +1,19 @@
 //! Topics that were promoted and written to, and are mirrored again: whatever happens meanwhile, no record that only
 //! this cluster has is lost.
 
+use std::fs;
 use std::time::Duration;
 
 use tarn_mirror::crash_points::CUT_POINTS;
 use tarn_tests::compare::{assert_identical, await_mirrored};
 use tarn_tests::exports::{exported, exports};
 use tarn_tests::lines::{lines, numbered, write_lines};
+use tarn_tests::report::reports;
 use tarn_tests::tarn::{Tarn, TarnOptions, has_crash_points};
 use tarn_tests::waiting::until;
 
+/// The exit code where something else must be done first.
+const PRECONDITION: i32 = 3;
 const COPIED: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(60);
 /// Records of each partition at the source.
@@ -52,6 +56,62 @@ fn a_cut_that_dies_at_any_of_its_steps_is_gone_on_with_by_the_next_start() {
         // What was copied and not yet cut is copied again; what was cut is not cut again.
         assert_eq!(copies, if point == "cut.exported" { 3 } else { 2 }, "{point}");
     }
+}
+
+#[test]
+fn where_nothing_can_be_exported_nothing_is_cut_and_a_stop_counts_nothing_as_mirrored() {
+    let source = source(1);
+    let directory = tempfile::tempdir().expect("there is room");
+    let exports_at = directory.path().join("exports");
+    let properties = vec![("tarn.mirror.export.dir".to_string(), exports_at.display().to_string())];
+    let tarn = Tarn::start(&TarnOptions { properties, ..TarnOptions::default() });
+    let mirror = |verb: &str, more: &[&str]| {
+        tarn.mirror(verb, &[&["--mirror", "m", "--topics", "orders"][..], more].concat())
+    };
+    promote(&source, &tarn);
+    let here = lines("here", 6);
+    write_lines(&tarn.bootstrap(), "orders", 0, &here[..5]);
+    let end = HERE + 5;
+    // No directory can be made where a file is, whoever asks.
+    fs::remove_dir_all(&exports_at).ok();
+    fs::write(&exports_at, "").expect("there is room");
+
+    mirror("start", &["--allow-truncation"]).ok();
+    let said = tarn.await_failed("m", "orders", "DESTINATION_STORAGE");
+    assert!(
+        said.contains("cannot be exported") && said.contains(&exports_at.display().to_string()),
+        "{said}"
+    );
+    assert_eq!(tarn.high_watermark("orders"), end, "nothing is cut");
+
+    // Another command takes the consent away, and what is to be done is said.
+    mirror("pause", &[]).ok();
+    mirror("resume", &[]).ok();
+    let said = tarn.await_failed("m", "orders", "LOCAL_RECORDS");
+    let range = format!("offsets {THERE} to {} (5 records)", end - 1);
+    assert!(said.contains(&range) && said.contains("--allow-truncation"), "{said}");
+    let refused = mirror("recover", &[]).failed_with(PRECONDITION);
+    assert!(refused.contains(&range) && refused.contains("--allow-truncation"), "{refused}");
+    assert_eq!(tarn.high_watermark("orders"), end, "nothing is dropped");
+
+    // A stop does not count what clients wrote as mirrored, nor does it end the log once more.
+    let stopped = reports(&mirror("stop", &["--json"]).ok());
+    let report = &stopped[&("orders".to_string(), 0)];
+    assert_eq!((report.mirrored_offset, report.reset_offset), (THERE as i64, THERE as i64));
+    assert_eq!(tarn.high_watermark("orders"), end);
+    write_lines(&tarn.bootstrap(), "orders", 0, &here[5..]);
+    let refused = mirror("start", &[]).failed_with(PRECONDITION);
+    assert!(refused.contains(&format!("offsets {THERE} to {end} (6 records)")), "{refused}");
+
+    mirror("start", &["--allow-truncation"]).ok();
+    tarn.await_failed("m", "orders", "DESTINATION_STORAGE");
+    fs::remove_file(&exports_at).expect("it is ours");
+    // It goes on by itself.
+    await_mirrored(&source.bootstrap(), &tarn.bootstrap(), wanted, COPIED);
+    assert_identical(&source.bootstrap(), &tarn.bootstrap(), wanted);
+    let exports = exports(&exports_at, "orders", 0);
+    assert_eq!(exports.iter().map(|export| exported(export)).collect::<Vec<_>>(), [numbered(HERE, &here)]);
+    tarn.await_mirroring("m", "orders");
 }
 
 fn wanted(topic: &str) -> bool {

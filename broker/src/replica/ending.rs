@@ -8,6 +8,7 @@
 //! Invariants:
 //! * between the position and the reset there are abort markers of this cluster and nothing else;
 //! * a transaction is aborted once, and a log reset once for one position;
+//! * a log of which nothing was mirrored and that holds records is its clients' own: nothing is appended to it;
 //! * markers are in the order in which their transactions began, so that a report of the first of them is the
 //!   same whoever appended them.
 
@@ -242,8 +243,14 @@ impl Replica {
         if (behind.log_end, behind.generation) != (self.log.end(), self.log.generation()) {
             return Err(NotEnded::Changed);
         }
-        if let Some((offset, epoch)) = behind.stranger {
-            return Err(NotEnded::Stranger { offset, epoch });
+        match behind.stranger {
+            Some(_) if order.position == LastPosition::NOTHING => {
+                let log_end = self.log.end();
+                let (reset_offset, aborted_count, aborted) = (Offset::NONE, 0, Vec::new());
+                return Ok(LogEnded { reset_offset, aborted_count, aborted, log_end });
+            }
+            Some((offset, epoch)) => return Err(NotEnded::Stranger { offset, epoch }),
+            None => {}
         }
         let mut aborted = self.aborted_before(order.position.offset, behind)?;
         let reset_offset = match behind.reset {

@@ -7,6 +7,7 @@
 //!
 //! Invariants:
 //! * the position of a stop is written once; it only goes down, where the log has lost what it claims;
+//! * what came into a log that nothing was mirrored into since the last stop, or ever, is not counted as mirrored;
 //! * the log is ended only behind a position that is written, and in a leader epoch above it;
 //! * STOPPED is written only once the log is ended, or where it was STOPPED before and no alignment has begun since.
 
@@ -16,6 +17,7 @@ use tarn_image::DesiredState;
 use tarn_record::Epoch;
 
 use super::{GateNow, Partition, Persisted, Want};
+use crate::alignment::Content;
 use crate::known::SourceKnown;
 use crate::limits;
 use crate::local_cluster::{LastPosition, LogEnded, LogEnds};
@@ -69,11 +71,18 @@ impl Partition {
 
     /// The last mirror position of the stop that is under way: the first that was written, or a lower one where the
     /// log has lost what that claims. `None` before the log's end is known.
+    ///
+    /// Where an alignment has begun since an earlier stop and not ended, nothing was mirrored since: the position is
+    /// that stop's, and what stands behind it is its ending, and what clients wrote.
     pub fn position(&self) -> Option<LastPosition> {
         let end = self.stop.flushed?;
         let persisted = self.persisted.as_ref()?;
-        let written = persisted.position.filter(|_| persisted.state == Some(MirrorState::Stopping));
-        Some(written.filter(|written| written.offset <= end.offset).unwrap_or(end))
+        let before = match persisted.state {
+            Some(MirrorState::Stopping) => persisted.position,
+            _ if self.content() == Content::Mirrored => None,
+            _ => Some(persisted.position.unwrap_or(LastPosition::NOTHING)),
+        };
+        Some(before.filter(|before| before.offset <= end.offset).unwrap_or(end))
     }
 
     /// How the log was ended by the stop that is under way.

@@ -341,13 +341,16 @@ impl MirrorWorld {
         })
     }
 
-    /// Where the mirror is said to have left the log, it ends: nothing gets in between a flush and that.
+    /// Where the mirror is said to have left the log, what it has brought ends: nothing gets in between a flush and that,
+    /// and what clients wrote is not taken for it.
     fn check_left(&mut self, before: &PartitionState) -> Result<(), Violation> {
-        let (position, end) = (self.states.read().position, self.core.oracle.end());
+        let (position, end) = (self.states.read().position, self.core.oracle.mirrored_end());
         match position.filter(|_| position != before.position) {
-            Some(position) if position.offset.0 < end => {
-                let text = format!("the mirror has left the log at {}, which ends at {end}", position.offset);
-                Err(Violation::new("gate", text))
+            Some(position) if position.offset.0 != end => {
+                let at = position.offset;
+                let text =
+                    format!("the mirror has left the log at {at}, and has brought what is below {end}");
+                Err(Violation::new(if at.0 < end { "gate" } else { "position" }, text))
             }
             _ => Ok(()),
         }

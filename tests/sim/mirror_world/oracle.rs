@@ -46,6 +46,12 @@ impl Oracle {
         self.log.last().map_or(0, |batch| batch.next)
     }
 
+    /// Where what the mirror has brought ends.
+    pub(super) fn mirrored_end(&self) -> i64 {
+        let mirrored = |batch: &&Here| matches!(batch.what, What::Mirrored(..));
+        self.log.iter().rfind(mirrored).map_or(0, |batch| batch.next)
+    }
+
     /// The mirror has appended this; `stopping_at` is where the coordinator says that it has left the log.
     pub(super) fn mirrored(&mut self, batch: &There, stopping_at: Option<i64>) -> Result<(), Violation> {
         if let Some(position) = stopping_at {

@@ -135,6 +135,34 @@ fn whatever_stands_behind_the_position_and_is_no_end_of_it_is_left_alone() {
 }
 
 #[test]
+fn a_log_of_which_nothing_was_mirrored_is_left_to_its_clients_with_what_is_known_of_their_producers() {
+    let mut world = World::new();
+    world.replica.log.append_as_is(&[in_epoch(HERE, idempotent(7, 0)(Offset(0)))], NOW).expect("it follows");
+    world.order.position = LastPosition::NOTHING;
+    for _ in 0..2 {
+        let ended = world.end().expect("there is nothing to end");
+        assert_eq!((ended.reset_offset, ended.aborted_count, ended.log_end), (Offset::NONE, 0, Offset(1)));
+        assert!(world.replica.has_durable_end(&ended) || world.replica.log().flushed_to() < Offset(1));
+    }
+    assert_eq!(world.replica.log().end(), Offset(1), "nothing was appended");
+    world.replica.set_known_state(KnownState::Known { state: MirrorState::Stopped, version: VERSION });
+    assert_eq!(world.produce(7, 0), Ok(Offset(0)), "what is sent again is told as what is there");
+}
+
+#[test]
+fn a_log_that_an_earlier_stop_has_ended_is_not_ended_again_behind_what_clients_wrote() {
+    let mut world = World::new();
+    world.mirror(&[sent(4, 0, 0), plain(7, 0)]);
+    let ended = world.end().expect("nothing is in the way");
+    world.replica.set_known_state(KnownState::Known { state: MirrorState::Stopped, version: VERSION });
+    assert_eq!(world.produce(9, 0), Ok(ended.log_end));
+    world.bind(Some((DesiredState::Stopping, VERSION + 1)));
+    world.order.version = VERSION + 1;
+    let again = world.end().expect("it is ended");
+    assert_eq!(again, LogEnded { log_end: ended.log_end.plus(1), ..ended });
+}
+
+#[test]
 fn a_batch_that_spans_the_position_is_no_end() {
     let mut world = World::new();
     world.mirror(&[plain(7, 0)]);

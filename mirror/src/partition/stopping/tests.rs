@@ -41,11 +41,47 @@ fn what_is_fetched_leaves_its_lane_first() {
 fn a_stop_comes_from_every_state() {
     let states = [LogAlignment, EpochFencing, UleRecovery, Mirroring, Pausing, Paused, Failed];
     for before in [None].into_iter().chain(states.map(Some)) {
-        let mut world = World::new();
+        let mut world = World::unbegun();
+        if !before.is_some_and(MirrorState::means_mirrored) {
+            // The mirror has not brought anything then.
+            world.mirrored_end = 0;
+        }
         world.persist(before, 1);
         let mut partition = world.stopping();
         assert_eq!(world.run(&mut partition), STEPS, "{before:?}");
         world.assert_stopped(&partition);
+    }
+}
+
+#[test]
+fn what_came_since_an_earlier_stop_is_not_counted_as_mirrored_by_the_next() {
+    for state in [LogAlignment, Failed] {
+        let mut world = World::new();
+        world.run_to_stopped();
+        // The topic is begun again without consent, and its partition fails for what clients wrote.
+        world.written_here = 7;
+        world.persist(Some(LogAlignment), 3);
+        world.persist(Some(state), 3);
+        (world.bound.version, world.bound.leader_epoch) = (4, Epoch(51));
+        let mut partition = world.stopping();
+        assert_eq!(world.run(&mut partition), STEPS, "{state}");
+        assert_eq!(world.positions, [at(5, 100), at(5, 100)], "{state}");
+        world.assert_stopped(&partition);
+    }
+}
+
+#[test]
+fn a_log_of_which_nothing_was_mirrored_is_stopped_as_such() {
+    for state in [None, Some(LogAlignment), Some(Failed)] {
+        let mut world = World::unbegun();
+        (world.mirrored_end, world.written_here) = (0, 30);
+        world.persist(state, 1);
+        let mut partition = world.stopping();
+        assert_eq!(world.run(&mut partition), STEPS, "{state:?}");
+        assert_eq!(world.positions, [LastPosition::NOTHING], "{state:?}");
+        let report = world.reports().remove(0);
+        assert_eq!((report.mirrored_offset, report.reset_offset), (Offset(0), Offset::NONE), "{state:?}");
+        assert!(partition.has_stopped());
     }
 }
 
@@ -81,7 +117,6 @@ fn a_failure_that_was_written_down_is_not_what_a_stop_waits_for() {
 #[test]
 fn a_stop_does_not_wait_for_a_source_that_was_asked_and_may_never_answer() {
     let mut world = World::new();
-    world.persist(Some(Mirroring), 1);
     let mut partition = Partition::new(Bound { desired: DesiredState::Mirroring, version: 1, ..world.bound });
     world.step(&mut partition);
     world.step(&mut partition);
@@ -115,7 +150,6 @@ fn the_epoch_is_raised_above_the_logs_and_the_sources_before_the_log_is_ended() 
     ] {
         let mut world = World::new();
         (world.bound.leader_epoch, world.log_epoch) = (Epoch(ours), in_log);
-        world.persist(Some(Mirroring), 1);
         let mut partition = world.stopping();
         partition.source_seen(at_source.map(leader));
         let steps = world.run(&mut partition);
@@ -145,7 +179,6 @@ fn another_process_goes_on_after_each_step_and_repeats_nothing_that_counts() {
         for done in 0..10 {
             let mut world = World::new();
             (world.bound.leader_epoch, world.log_epoch) = (Epoch(epoch), 5);
-            world.persist(Some(Mirroring), 1);
             let mut first = world.stopping();
             (0..done).for_each(|_| drop(world.step(&mut first)));
             let (positions, is_over) = (world.positions.clone(), first.has_stopped());
@@ -163,7 +196,6 @@ fn a_lost_answer_to_any_step_changes_nothing() {
     for lost in 0..8 {
         let mut world = World::new();
         (world.bound.leader_epoch, world.log_epoch) = (Epoch(5), 5);
-        world.persist(Some(Mirroring), 1);
         let mut partition = world.stopping();
         (0..lost).for_each(|_| drop(world.step(&mut partition)));
         world.loses_answer = true;
@@ -221,19 +253,18 @@ fn stopped_counts_for_a_new_stop_where_no_alignment_has_begun_since() {
     assert_eq!(world.run(&mut partition), ["CloseGate", "ReadState", "WriteState(Stopped)"]);
     assert!(partition.has_stopped());
     assert_eq!((world.positions.clone(), world.reports()), before, "they are of the stop that there was");
-    // Once alignment has begun it is another stop, with a position and an ending of its own.
+    // Once alignment has begun it is another stop, with a report of its own.
     world.persist(Some(LogAlignment), 8);
     world.bound.version = 9;
     let mut partition = world.stopping();
-    assert_eq!(world.run(&mut partition)[2..5], ["Flush", "WriteState(Stopping)", "RaiseEpoch(Epoch(50))"]);
-    assert_eq!(world.positions.len(), 2);
+    assert_eq!(world.run(&mut partition), STEPS);
+    assert_eq!(world.positions, [at(5, 100), at(5, 100)]);
     assert_eq!(world.reports()[0].version, 9);
 }
 
 #[test]
 fn a_log_that_has_lost_what_the_position_claims_lowers_it() {
     let mut world = World::new();
-    world.persist(Some(Mirroring), 1);
     let mut partition = world.stopping();
     (0..4).for_each(|_| drop(world.step(&mut partition)));
     assert_eq!(world.positions, [at(5, 100)]);
@@ -248,7 +279,6 @@ fn a_log_that_has_lost_what_the_position_claims_lowers_it() {
 #[test]
 fn an_ending_that_is_refused_looks_at_gate_and_log_again() {
     let mut world = World::new();
-    world.persist(Some(Mirroring), 1);
     let mut partition = world.stopping();
     (0..4).for_each(|_| drop(world.step(&mut partition)));
     assert_eq!(partition.want(0), Want::EndLog);
@@ -313,7 +343,6 @@ fn an_answer_of_before_is_not_taken_for_one_of_this_stop() {
 #[test]
 fn a_stop_that_another_version_has_begun_keeps_its_position() {
     let mut world = World::new();
-    world.persist(Some(Mirroring), 1);
     let mut partition = world.stopping();
     (0..5).for_each(|_| drop(world.step(&mut partition)));
     assert_eq!(world.resets, 1, "the log is ended");
@@ -330,6 +359,8 @@ struct World {
     coordinator: MirrorCoordinator,
     mirrored_end: i64,
     log_epoch: i32,
+    /// What clients wrote behind the ending, or where there is none.
+    written_here: i64,
     gate_is_open: bool,
     reset: Option<i64>,
     resets: usize,
@@ -341,8 +372,16 @@ struct World {
 }
 
 impl World {
-    /// A log with 100 records, the newest of epoch 5, led in epoch 50; its topic is to be stopped.
+    /// A log with 100 records, the newest of epoch 5, led in epoch 50, which its mirror has brought; its topic is to
+    /// be stopped.
     fn new() -> World {
+        let mut world = World::unbegun();
+        world.persist(Some(Mirroring), 1);
+        world
+    }
+
+    /// The same, of which the coordinator has nothing.
+    fn unbegun() -> World {
         World {
             bound: Bound {
                 desired: DesiredState::Stopping,
@@ -353,6 +392,7 @@ impl World {
             coordinator: MirrorCoordinator::default(),
             mirrored_end: 100,
             log_epoch: 5,
+            written_here: 0,
             gate_is_open: true,
             reset: None,
             resets: 0,
@@ -459,6 +499,10 @@ impl World {
         assert_eq!((known.state, written.offset), (Some(Stopping), position.offset));
         assert!(!self.gate_is_open && self.bound.leader_epoch > position.epoch);
         assert_eq!(position.offset.0, self.mirrored_end, "nothing is between");
+        if position == LastPosition::NOTHING && self.reset.is_none() && self.written_here > 0 {
+            let (reset_offset, aborted) = (Offset::NONE, Vec::new());
+            return LogEnded { reset_offset, aborted_count: 0, aborted, log_end: self.ends().log_end };
+        }
         let reset = *self.reset.get_or_insert_with(|| {
             self.resets += 1;
             self.log_epoch = self.bound.leader_epoch.0;
@@ -468,12 +512,13 @@ impl World {
             reset_offset: Offset(reset),
             aborted_count: 1,
             aborted: Vec::new(),
-            log_end: Offset(reset + 1),
+            log_end: self.ends().log_end,
         }
     }
 
     fn ends(&self) -> LogEnds {
-        let log_end = Offset(self.reset.map_or(self.mirrored_end, |reset| reset + 1));
+        let ended = self.reset.map_or(self.mirrored_end, |reset| reset + 1);
+        let log_end = Offset(ended + self.written_here);
         LogEnds {
             log_start: Offset(0),
             log_end,
@@ -487,11 +532,6 @@ impl World {
     /// The coordinator writes a state that some process has brought about.
     fn persist(&mut self, state: Option<MirrorState>, version: i64) {
         let Some(state) = state else { return };
-        if state == LogAlignment {
-            // What comes now is not of the ending that there was.
-            self.mirrored_end = self.ends().log_end.0;
-            self.reset = None;
-        }
         let write = WriteMirrorStatePartition {
             state: state.to_byte(),
             state_version: version,
