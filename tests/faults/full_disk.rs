@@ -1,15 +1,17 @@
-//! A disk that is full while a mirror is stopped: nothing is half done, the reason is shown, and with room again the
-//! stop goes on by itself.
+//! A disk that is full while a mirror is stopped, or while something is to be exported: nothing is half done, the reason
+//! is shown, and with room again it goes on by itself.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tarn_tests::cluster::Cluster;
 use tarn_tests::compare::await_mirrored;
 use tarn_tests::dataset::Source;
+use tarn_tests::exports::{exported, exports};
+use tarn_tests::lines::{lines, numbered, write_lines};
 use tarn_tests::report::reports;
 use tarn_tests::tarn::{Tarn, TarnOptions};
 use tarn_tests::tools::{java_program, python};
@@ -18,6 +20,7 @@ use tarn_tests::waiting::{until, until_some};
 const COPIED: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(60);
 const DISK_BYTES: u64 = 64 * 1024 * 1024;
+const EXPORT_DISK_BYTES: u64 = 1024 * 1024;
 const FILLER_BYTES: usize = 64 * 1024;
 
 #[test]
@@ -73,6 +76,44 @@ fn a_stop_on_a_full_disk_waits_with_its_reason_and_ends_when_there_is_room() {
         java_program("ReadBack", &arguments, None, LIMIT).ok().lines().count() - 1
     });
     assert_eq!(read, [1001, 501]);
+}
+
+#[test]
+fn nothing_is_cut_that_cannot_be_exported_and_it_is_once_it_can() {
+    let source = Tarn::start_source();
+    source.create_topic("orders", 1);
+    write_lines(&source.bootstrap(), "orders", 0, &lines("there", 10));
+    let tarn = Tarn::start_with_small_exports(&TarnOptions::default(), EXPORT_DISK_BYTES);
+    let wanted = |topic: &str| topic == "orders";
+    tarn.mirror_from(&source.bootstrap(), "m", "orders");
+    await_mirrored(&source.bootstrap(), &tarn.bootstrap(), wanted, COPIED);
+    tarn.mirror("stop", &["--mirror", "m", "--topics", "orders"]).ok();
+    write_lines(&tarn.bootstrap(), "orders", 0, &lines("here", 5));
+
+    let await_failed = |words: &str| {
+        tarn.mirror("start", &["--mirror", "m", "--topics", "orders", "--allow-truncation"]).ok();
+        let said = tarn.await_failed("m", "orders", "DESTINATION_STORAGE");
+        assert!(said.contains(words), "{said}");
+        assert_eq!(tarn.high_watermark("orders"), 16, "nothing is cut");
+        assert_eq!(
+            exports(&tarn.exports_from_outside(), "orders", 0),
+            Vec::<PathBuf>::new(),
+            "nor half copied"
+        );
+    };
+    tarn.remount_exports("ro");
+    await_failed("Read-only file system");
+    tarn.mirror("stop", &["--mirror", "m", "--topics", "orders"]).ok();
+    tarn.remount_exports("rw");
+    let filler = tarn.exports_from_outside().join("filler");
+    fill(&filler);
+    await_failed("room for 0 bytes");
+    // It goes on by itself.
+    fs::remove_file(&filler).expect("it is ours");
+    await_mirrored(&source.bootstrap(), &tarn.bootstrap(), wanted, COPIED);
+    let kept = exports(&tarn.exports_from_outside(), "orders", 0);
+    assert_eq!(kept.iter().map(|kept| exported(kept)).collect::<Vec<_>>(), [numbered(11, &lines("here", 5))]);
+    tarn.await_mirroring("m", "orders");
 }
 
 /// Writes until there is no room for another byte.

@@ -53,8 +53,21 @@ pub struct Tarn {
     directory: TempDir,
     options: TarnOptions,
     environment: Vec<(String, String)>,
-    /// The size of the disk that its log directory is on, where that is one of its own.
-    disk_bytes: Option<u64>,
+    /// A disk of its own for one of its directories.
+    disk: Option<SmallDisk>,
+}
+
+/// A disk in memory, which is gone with the process.
+#[derive(Clone, Copy, Debug)]
+struct SmallDisk {
+    of: OnDisk,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnDisk {
+    Logs,
+    Exports,
 }
 
 /// One line of `tarn mirror describe --json`.
@@ -94,10 +107,26 @@ impl Tarn {
     /// Where the kernel gives an unprivileged user no mount namespace; otherwise as `start` does.
     pub fn start_on_small_disk(options: &TarnOptions, bytes: u64) -> Tarn {
         let mut tarn = Tarn::unformatted(options);
-        tarn.disk_bytes = Some(bytes);
+        tarn.disk = Some(SmallDisk { of: OnDisk::Logs, bytes });
         tarn.options.properties.push(("metadata.log.dir".to_string(), tarn.metadata().display().to_string()));
         tarn.write_config();
         fs::create_dir(tarn.data()).expect("the temporary directory is writable");
+        tarn.start_again();
+        tarn
+    }
+
+    /// `start`, with an export directory on a disk in memory that holds so many bytes and is gone with the process.
+    ///
+    /// # Panics
+    /// As `start_on_small_disk` does.
+    pub fn start_with_small_exports(options: &TarnOptions, bytes: u64) -> Tarn {
+        let mut tarn = Tarn::unformatted(options);
+        tarn.disk = Some(SmallDisk { of: OnDisk::Exports, bytes });
+        let exports = tarn.exports();
+        fs::create_dir(&exports).expect("the temporary directory is writable");
+        tarn.options.properties.push(("tarn.mirror.export.dir".to_string(), exports.display().to_string()));
+        tarn.write_config();
+        tarn.format();
         tarn.start_again();
         tarn
     }
@@ -107,7 +136,30 @@ impl Tarn {
     /// # Panics
     /// Where it does not run.
     pub fn data_from_outside(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/root{}", self.id(), self.data().display()))
+        self.seen_from_outside(&self.data())
+    }
+
+    /// The same of the export directory that is on a disk of its own.
+    ///
+    /// # Panics
+    /// Where it does not run.
+    pub fn exports_from_outside(&self) -> PathBuf {
+        self.seen_from_outside(&self.exports())
+    }
+
+    /// Mounts the disk of the export directory anew, `ro` or `rw`.
+    ///
+    /// # Panics
+    /// Where the kernel refuses.
+    pub fn remount_exports(&self, how: &str) {
+        let mut command = guarded("nsenter");
+        command.args(["--user", "--preserve-credentials", "--mount", "--target", &self.id().to_string()]);
+        command.args(["mount", "-o", &format!("remount,{how}")]).arg(self.exports());
+        run("nsenter", command, None, COMMAND).ok();
+    }
+
+    fn seen_from_outside(&self, directory: &Path) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{}", self.id(), directory.display()))
     }
 
     /// A cluster that another one can mirror.
@@ -124,8 +176,12 @@ impl Tarn {
     /// Where formatting fails.
     pub fn formatted(options: &TarnOptions) -> Tarn {
         let tarn = Tarn::unformatted(options);
-        tarn.command(&["format", "-t", tarn.cluster_id(), "-c", &tarn.config().display().to_string()]).ok();
+        tarn.format();
         tarn
+    }
+
+    fn format(&self) {
+        self.command(&["format", "-t", self.cluster_id(), "-c", &self.config().display().to_string()]).ok();
     }
 
     /// A cluster with another id and all the files of this one, which does not run: the same topics with
@@ -154,7 +210,7 @@ impl Tarn {
             directory: TempDir::with_prefix("tarn-").expect("the temporary directory is writable"),
             options: options.clone(),
             environment: Vec::new(),
-            disk_bytes: None,
+            disk: None,
             process: None,
         };
         tarn.write_config();
@@ -223,9 +279,9 @@ impl Tarn {
     /// Where it runs already.
     pub fn spawn(&mut self) {
         assert!(self.process.is_none(), "tarn runs already");
-        let mut command = match self.disk_bytes {
+        let mut command = match self.disk {
             None => guarded(tarn_binary()),
-            Some(bytes) => self.on_small_disk(bytes),
+            Some(disk) => self.on_small_disk(disk),
         };
         command.arg("server").arg(self.config()).envs(self.environment.iter().cloned());
         self.process = Some(Process::spawn("tarn", command, &self.log_file()));
@@ -386,20 +442,30 @@ impl Tarn {
         lines.iter().map(mirror_partition).collect()
     }
 
-    /// The command that runs `tarn` with what follows, in a mount namespace with an empty, formatted disk.
-    fn on_small_disk(&self, bytes: u64) -> Command {
+    /// The command that runs `tarn` with what follows, in a mount namespace with an empty disk, which is formatted where
+    /// the logs are on it.
+    fn on_small_disk(&self, disk: SmallDisk) -> Command {
+        let SmallDisk { of, bytes } = disk;
+        let (tarn, config) = (tarn_binary(), self.config());
+        let (tarn, config) = (tarn.display(), config.display());
+        let (at, format) = match of {
+            OnDisk::Logs => {
+                (self.data(), format!("'{tarn}' format -t {} -c '{config}' && ", self.cluster_id()))
+            }
+            OnDisk::Exports => (self.exports(), String::new()),
+        };
         // The change of user takes the kernel's promise to end it with the test away, so that it is asked for again.
         let script = format!(
-            "mount -t tmpfs -o size={bytes} tmpfs '{data}' && '{tarn}' format -t {id} -c '{config}' && \
-             exec setpriv --pdeathsig KILL -- '{tarn}' \"$@\"",
-            data = self.data().display(),
-            id = self.cluster_id(),
-            tarn = tarn_binary().display(),
-            config = self.config().display(),
+            "mount -t tmpfs -o size={bytes} tmpfs '{}' && {format}exec setpriv --pdeathsig KILL -- '{tarn}' \"$@\"",
+            at.display()
         );
         let mut command = guarded("unshare");
         command.args(["--map-root-user", "--mount", "sh", "-c", &script, "tarn"]);
         command
+    }
+
+    fn exports(&self) -> PathBuf {
+        self.directory.path().join("exports")
     }
 
     fn cluster_id(&self) -> &'static str {
