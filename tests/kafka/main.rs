@@ -19,4 +19,5 @@ mod one_node;
 mod quickstart;
 mod side_by_side;
 mod source_lost;
+mod source_restored;
 mod tools_golden;
