@@ -1,6 +1,7 @@
 //! Topics that were promoted and written to, and are mirrored again: whatever happens meanwhile, no record that only
 //! this cluster has is lost.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
@@ -8,8 +9,10 @@ use tarn_mirror::crash_points::CUT_POINTS;
 use tarn_tests::compare::{assert_identical, await_mirrored};
 use tarn_tests::exports::{exported, exports};
 use tarn_tests::lines::{lines, numbered, write_lines};
+use tarn_tests::process::Process;
 use tarn_tests::report::reports;
 use tarn_tests::tarn::{Tarn, TarnOptions, has_crash_points};
+use tarn_tests::tools::python_program;
 use tarn_tests::waiting::until;
 
 /// The exit code where something else must be done first.
@@ -112,6 +115,59 @@ fn where_nothing_can_be_exported_nothing_is_cut_and_a_stop_counts_nothing_as_mir
     let exports = exports(&exports_at, "orders", 0);
     assert_eq!(exports.iter().map(|export| exported(export)).collect::<Vec<_>>(), [numbered(HERE, &here)]);
     tarn.await_mirroring("m", "orders");
+}
+
+#[test]
+fn whatever_is_acknowledged_while_a_topic_is_begun_again_is_exported() {
+    let source = source(2);
+    let tarn = Tarn::start(&TarnOptions::default());
+    promote(&source, &tarn);
+    let files = tempfile::tempdir().expect("there is room");
+    let mut writers = ["true", "false"].map(|idempotent| {
+        let mut command = python_program("write_until_refused.py");
+        let partition = if idempotent == "true" { "0" } else { "1" };
+        command.args([&tarn.bootstrap(), "orders", partition, idempotent]);
+        Process::spawn("write_until_refused.py", command, &files.path().join(idempotent))
+    });
+    let written = |writers: &[Process]| writers.iter().map(|one| acknowledged(one).len()).min().unwrap_or(0);
+    until("records that are acknowledged", LIMIT, || written(&writers) > 500);
+    let refused = tarn.mirror("start", &["--mirror", "m", "--topics", "orders"]).failed_with(PRECONDITION);
+    assert!(refused.contains("LOCAL_RECORDS") && refused.contains("partition 1"), "{refused}");
+    let before = written(&writers);
+    until("writers that are not disturbed by what was refused", LIMIT, || written(&writers) > before + 500);
+
+    tarn.mirror("start", &["--mirror", "m", "--topics", "orders", "--allow-truncation"]).ok();
+    until("writers that are refused", LIMIT, || writers.iter_mut().all(|one| one.ended().is_some()));
+    await_mirrored(&source.bootstrap(), &tarn.bootstrap(), wanted, COPIED);
+    assert_identical(&source.bootstrap(), &tarn.bootstrap(), wanted);
+    for (partition, writer) in (0..).zip(&writers) {
+        let output = writer.output();
+        assert!(output.ends_with("ended\n"), "{output}");
+        let errors: BTreeSet<&str> = output
+            .lines()
+            .filter_map(|line| line.strip_prefix("refused ")?.split_once(' '))
+            .map(|(_, error)| error)
+            .collect();
+        assert_eq!(errors, BTreeSet::from(["POLICY_VIOLATION"]), "partition {partition}");
+        let exports = exports(&tarn.data().join("mirror-exports"), "orders", partition);
+        let kept: Vec<_> = exports.iter().flat_map(|export| exported(export)).collect();
+        let acknowledged = acknowledged(writer);
+        let lost: Vec<_> = acknowledged.iter().filter(|record| kept.binary_search(record).is_err()).collect();
+        assert!(lost.is_empty(), "partition {partition}: {lost:?} of {} were lost", acknowledged.len());
+        assert!(acknowledged.len() > 1000);
+    }
+}
+
+/// The offsets and values that a writer was told are kept.
+fn acknowledged(writer: &Process) -> Vec<(i64, String)> {
+    let output = writer.output();
+    // The last line may not be whole yet.
+    let whole = output.rfind('\n').map_or("", |end| &output[..end]);
+    let record = |line: &str| {
+        let mut words = line.strip_prefix("acked ")?.split(' ').skip(2);
+        Some((words.next()?.parse().ok()?, words.next()?.to_string()))
+    };
+    whole.lines().filter_map(record).collect()
 }
 
 fn wanted(topic: &str) -> bool {
