@@ -1,21 +1,24 @@
 //! What a mirror asks of the core that owns a log whose end its source has not: to keep that end in a file, and to
 //! drop it (mirroring.md §3).
 //!
-//! The copy is made on the thread for what may take minutes, log by log, while the core serves its other
-//! partitions; what was cut is made durable together.
+//! The copy is made on the thread for what may take hours, log by log, while the core serves its other partitions;
+//! what was cut is made durable together. A copy is given up once its log may not be cut any more: a stop waits for
+//! none.
 
 use std::rc::Rc;
 
+use futures_lite::future;
 use tarn_log::{Exported, Together};
 use tarn_mirror::crash_points;
 use tarn_mirror::local_cluster::{CutOrder, Export, LocalError, LogCut};
 use tarn_record::{Timestamp, TopicIdPartition};
-use tarn_runtime::channel::ReplySlot;
-use tarn_runtime::{Queue, blocking, blocking_long, spawn, wall_clock_ms, yield_if_needed};
+use tarn_runtime::channel::{Flag, ReplySlot};
+use tarn_runtime::{Queue, blocking, blocking_copy, sleep, spawn, wall_clock_ms, yield_if_needed};
 use tracing::{info, warn};
 
 use crate::core::Core;
 use crate::flushing::flush_now;
+use crate::limits;
 use crate::replica::{NotCut, ReadyToCut};
 
 /// Copies the ends of logs, and drops them.
@@ -60,9 +63,18 @@ async fn cut_one(core: &Rc<Core>, order: &CutOrder) -> Result<LogCut, LocalError
         replica.cut_work(order).map_err(|why| why.of(order))?
     };
     let (dir, now) = (core.node().config().mirror_export_dir.clone(), Timestamp(wall_clock_ms()));
-    let closing = core.closing().clone();
-    let ready = match blocking_long(move || work.run(&dir, now, || !closing.is_raised())).await {
-        Ok(ready) => ready.map_err(|why| why.of(order))?,
+    let (closing, unwanted) = (core.closing().clone(), Flag::default());
+    let is_wanted = {
+        let unwanted = unwanted.clone();
+        move || !closing.is_raised() && !unwanted.is_raised()
+    };
+    let copied = blocking_copy(move || work.run(&dir, now, is_wanted));
+    let ready = match future::or(copied, give_up(core, order, unwanted)).await {
+        Ok(Ok(ready)) => ready,
+        Ok(Err(why)) => {
+            let refusal = refusal_now(core, order).filter(|_| !core.closing().is_raised());
+            return Err(refusal.unwrap_or_else(|| why.of(order)));
+        }
         Err(error) => {
             return Err(LocalError::Storage { partition: order.partition, reason: error.to_string() });
         }
@@ -71,6 +83,23 @@ async fn cut_one(core: &Rc<Core>, order: &CutOrder) -> Result<LogCut, LocalError
         crash_points::reached("cut.exported");
     }
     drop_end(core, order, ready).await
+}
+
+/// Says so once the log may not be cut any more. Never ends.
+async fn give_up<T>(core: &Core, order: &CutOrder, unwanted: Flag) -> T {
+    while refusal_now(core, order).is_none() {
+        sleep(limits::COPY_LOOK_INTERVAL).await;
+    }
+    unwanted.raise();
+    future::pending().await
+}
+
+/// Why the log may not be cut any more.
+fn refusal_now(core: &Core, order: &CutOrder) -> Option<LocalError> {
+    match core.partitions().get(order.partition) {
+        None => Some(core.local_absence(order.partition)),
+        Some(replica) => replica.check_cut(order).err().map(|why| why.of(order)),
+    }
 }
 
 /// Drops what was copied. Where the log may not be cut any more, the copy goes instead.

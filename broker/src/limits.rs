@@ -40,6 +40,9 @@ pub const DECOMPRESSED_BATCH_BYTES: usize = 256 * 1024 * 1024;
 /// How long to wait before a flush that found no room is tried again.
 pub const FULL_DISK_PAUSE: Duration = Duration::from_millis(500);
 
+/// How often to look whether a log whose end is being copied may still be cut.
+pub const COPY_LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
 /// The first pause before a log that could not be opened or made is tried again, in milliseconds.
 pub const LOG_RETRY_MS_MIN: u64 = 1000;
 

@@ -276,11 +276,12 @@ impl Partition {
         self.busy = None;
     }
 
-    /// Gives up a question to the source that is under way and whose answer nobody wants any more: a pause or a
-    /// stop does not wait for a source that may never answer. True where there was one; its answer must not be told.
-    pub fn gives_up_source(&mut self) -> bool {
-        let asks = matches!(self.busy, Some(Want::Compare(_)));
-        let gives_up = asks && self.bound.desired != DesiredState::Mirroring;
+    /// Gives up a step that is under way and whose end nobody wants any more: a pause or a stop does not wait for a
+    /// source that may never answer, nor for a copy that takes as long as the disk does; its gate, which it closes
+    /// first, keeps what was ordered before from cutting the log. True where there was one; its end must not be told.
+    pub fn gives_up_step(&mut self) -> bool {
+        let takes_long = matches!(self.busy, Some(Want::Compare(_) | Want::Cut(_)));
+        let gives_up = takes_long && self.bound.desired != DesiredState::Mirroring;
         if gives_up {
             self.busy = None;
         }

@@ -155,6 +155,33 @@ fn a_partition_that_is_no_longer_to_be_cut_when_it_is_copied_is_not_and_its_copy
 }
 
 #[test]
+fn a_copy_is_given_up_once_its_log_is_not_to_be_cut_any_more() {
+    on_a_core(|mut world| async move {
+        let order = world.lead(0, &local());
+        let go_on = Flag::default();
+        world.disk.hold_until(go_on.clone());
+        let answer = world.order(&[order]);
+        while !world.exports().join("t-0").exists() {
+            yield_now().await;
+        }
+        let before = world.disk.log_writes();
+        {
+            let mut partitions = world.core.partitions();
+            let replica = partitions.get_mut(order.partition).expect("it is led");
+            bind(replica, &world.rules, Some((DesiredState::Stopping, order.version + 1)));
+        }
+        // It looks so often; nothing else tells when it has.
+        sleep(limits::COPY_LOOK_INTERVAL * 3).await;
+        go_on.raise();
+        let cut = answer.await.expect("it is answered").remove(0);
+        assert!(matches!(&cut, Err(LocalError::NotCut { .. })), "{cut:?}");
+        assert_eq!(world.disk.log_writes(), before, "not a byte was copied");
+        assert_eq!(fs::read_dir(world.exports().join("t-0")).expect("it was made").count(), 0);
+        assert_eq!(world.end_of(order.partition), Offset(5));
+    });
+}
+
+#[test]
 fn a_node_that_stops_does_not_wait_for_a_copy() {
     on_a_core(|mut world| async move {
         let order = world.lead(0, &local());

@@ -199,7 +199,11 @@ impl Replica {
         self.log.on_high_watermark(self.high_watermark);
     }
 
-    fn check_cut(&self, order: &CutOrder) -> Result<(), NotCut> {
+    /// Checks that the log may be cut by this order.
+    ///
+    /// # Errors
+    /// Why not, or not any more.
+    pub fn check_cut(&self, order: &CutOrder) -> Result<(), NotCut> {
         let asked = order.version;
         let is_ordered =
             |desired: &Desired| desired.desired != DesiredState::Stopped && desired.version == asked;

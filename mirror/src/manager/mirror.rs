@@ -193,8 +193,8 @@ impl Mirror {
             Some(member) if member.partition.bound() == bound => return,
             Some(member) => {
                 member.partition.rebound(bound);
-                if member.partition.gives_up_source() {
-                    // Whatever the source answers at last is of another life.
+                if member.partition.gives_up_step() {
+                    // However that ends, it is of another life.
                     member.life = life;
                 }
             }

@@ -86,6 +86,24 @@ fn a_source_that_was_restored_is_searched_for_the_last_batch_that_is_the_same() 
 }
 
 #[test]
+fn a_stop_does_not_wait_for_an_export_that_takes_as_long_as_the_disk_does() {
+    let (source, _serving, cluster, mirror) = mirrored();
+    cluster.state().copies_for_ever = true;
+    elect_uncleanly(&source, 2);
+    failed(&cluster, &mirror);
+    let before = end(&cluster);
+    cluster.want("orders", "mirroring:2:truncate");
+    eventually(|| cluster.state().asked.get("cut").is_some_and(|asked| *asked > 0));
+    cluster.want("orders", "stopping:3");
+    eventually(|| cluster.wanted("orders") == "stopped:3");
+    assert_eq!(
+        cluster.reports().remove(&partition(&cluster)).map(|report| report.mirrored_offset.0),
+        Some(before)
+    );
+    assert!(cluster.state().cuts.is_empty());
+}
+
+#[test]
 fn an_export_that_fails_drops_nothing_and_says_so_until_it_can_be_written() {
     let (source, _serving, cluster, mirror) = mirrored();
     cluster.state().exports_nothing = true;

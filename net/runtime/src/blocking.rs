@@ -1,8 +1,8 @@
 //! The blocking lanes: what would make a core wait is done by a thread beside it.
 //!
-//! Each core has a lane for `fdatasync`, one for what may take minutes (recovering a log), one for the rest
-//! (unlink, cold reads) and one for name lookups, so that a slow disk does not hold up a cold read, nor a
-//! dead name server either. A lane is one thread, started when first used and free to run on any CPU of the
+//! Each core has a lane for `fdatasync`, one for what may take minutes (recovering a log), one for what may take
+//! hours (copying one), one for the rest (unlink, cold reads) and one for name lookups, so that a slow disk does not
+//! hold up a cold read, nor a dead name server either. A lane is one thread, started when first used and free to run on any CPU of the
 //! process. Jobs of a lane run in the order in which they were given. A job runs to its end even where nobody
 //! waits for it any more; at the end of its core all lanes are emptied but for the last, which is left behind.
 
@@ -45,6 +45,7 @@ enum Job {
 enum Lane {
     Sync,
     Long,
+    Copies,
     Rest,
     Names,
 }
@@ -53,6 +54,7 @@ struct Lanes {
     core: String,
     sync: Option<LaneThread>,
     long: Option<LaneThread>,
+    copies: Option<LaneThread>,
     rest: Option<LaneThread>,
     names: Option<LaneThread>,
 }
@@ -102,6 +104,19 @@ where
     run(Lane::Long, job).await
 }
 
+/// Runs `job`, which may take hours, in the lane for such jobs, from the first poll on. It must look now and then
+/// whether it is still wanted: the core ends after it.
+///
+/// # Errors
+/// When the job panics, or the lane has no thread.
+pub async fn blocking_copy<R, J>(job: J) -> Result<R, BlockingError>
+where
+    R: Send + 'static,
+    J: FnOnce() -> R + Send + 'static,
+{
+    run(Lane::Copies, job).await
+}
+
 /// Runs a name lookup in its own lane.
 pub(crate) async fn blocking_lookup<R, J>(job: J) -> Result<R, BlockingError>
 where
@@ -137,6 +152,7 @@ fn sender(lane: Lane) -> io::Result<Sender<Job>> {
         let (thread, name) = match lane {
             Lane::Sync => (&mut lanes.sync, "sync"),
             Lane::Long => (&mut lanes.long, "long"),
+            Lane::Copies => (&mut lanes.copies, "copies"),
             Lane::Rest => (&mut lanes.rest, "rest"),
             Lane::Names => (&mut lanes.names, "names"),
         };
@@ -163,13 +179,15 @@ fn work(mut queue: Receiver<Job>) {
 
 /// Gives the core on this thread its lanes.
 pub(crate) fn install(core: String) {
-    LANES.set(Some(Lanes { core, sync: None, long: None, rest: None, names: None }));
+    let (sync, long, copies, rest, names) = (None, None, None, None, None);
+    LANES.set(Some(Lanes { core, sync, long, copies, rest, names }));
 }
 
 /// Ends the lanes of the core on this thread, after the jobs they hold.
 pub(crate) fn finish() {
     let Some(lanes) = LANES.take() else { return };
-    for LaneThread { jobs, thread } in [lanes.sync, lanes.long, lanes.rest].into_iter().flatten() {
+    let ending = [lanes.sync, lanes.long, lanes.copies, lanes.rest];
+    for LaneThread { jobs, thread } in ending.into_iter().flatten() {
         // Said rather than shown by dropping the sender: a task left behind may hold another. A lane that
         // is already gone needs no telling, and jobs do not unwind, so neither does the thread.
         jobs.send_blocking(Job::Stop).ok();
@@ -206,6 +224,7 @@ mod tests {
             crate::yield_now().await;
             assert_eq!(blocking_sync(|| 1).await.unwrap(), 1);
             assert_eq!(blocking_long(|| 3).await.unwrap(), 3);
+            assert_eq!(blocking_copy(|| 4).await.unwrap(), 4);
             assert_eq!(blocking_lookup(|| 2).await.unwrap(), 2);
             release.send(()).unwrap();
             slow.await.unwrap().unwrap();

@@ -464,7 +464,7 @@ impl MirrorWorld {
             self.completing = false;
         }
         self.partition.rebound(bound);
-        if self.partition.gives_up_source() {
+        if self.partition.gives_up_step() {
             self.waits_for = None;
         }
     }

@@ -124,16 +124,16 @@ fn a_stop_does_not_wait_for_a_source_that_was_asked_and_may_never_answer() {
     let asked = partition.want(0);
     assert_eq!(asked, Want::Compare(leader(5)));
     partition.begin(asked);
-    assert!(!partition.gives_up_source(), "the answer is wanted");
+    assert!(!partition.gives_up_step(), "the answer is wanted");
     world.stop(&mut partition);
     assert_eq!(partition.want(0), Want::Nothing, "it is busy");
-    assert!(partition.gives_up_source());
+    assert!(partition.gives_up_step());
     world.run(&mut partition);
     world.assert_stopped(&partition);
     // What is under way here is waited for.
     let mut partition = world.stopping();
     partition.begin(Want::CloseGate);
-    assert!(!partition.gives_up_source());
+    assert!(!partition.gives_up_step());
 }
 
 #[test]
