@@ -298,6 +298,7 @@ impl Core {
                 let _ = reply.fill(lookups::local_epoch_ends(&self.partitions(), &epochs, absence));
             }
             Envelope::Suffixes(places, reply) => lookups::suffixes(self, places, reply),
+            Envelope::Endings(positions, reply) => lookups::endings(self, positions, reply),
             Envelope::Gates(gates, reply) => {
                 let absence = |partition| self.local_absence(partition);
                 let _ = reply.fill(lookups::set_gates(&mut self.partitions(), &gates, absence));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
-    CutOrder, EndOrder, GateOrder, KnownState, LocalError, LogCut, LogEnded, LogEnds, MirrorAppend,
-    MirrorAppended, MirrorGeneration, Suffix,
+    CutOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalError, LogCut, LogEnded, LogEnds,
+    MirrorAppend, MirrorAppended, MirrorGeneration, Suffix,
 };
 use tarn_record::validate::ClientBatch;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, Timestamp, TopicId, TopicIdPartition};
@@ -44,6 +44,8 @@ pub enum Envelope {
     LocalEpochEnds(Vec<(TopicIdPartition, Epoch)>, ReplySlot<Vec<Result<EpochEnd, LocalError>>>),
     /// What stands in logs from these offsets on.
     Suffixes(Vec<(TopicIdPartition, Offset)>, ReplySlot<Vec<Result<Suffix, LocalError>>>),
+    /// How logs were ended behind these positions.
+    Endings(Vec<(TopicIdPartition, LastPosition)>, ReplySlot<Vec<Result<Option<Ending>, LocalError>>>),
     /// Open or close the gates of mirrored partitions.
     Gates(Vec<GateOrder>, ReplySlot<Vec<Result<MirrorGeneration, LocalError>>>),
     /// Flush logs.

@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use tarn_log::{LogError, RecordCounts, TimestampSearch};
 use tarn_mirror::alignment::EpochEnd;
-use tarn_mirror::local_cluster::{GateOrder, KnownState, LocalError, LogEnds, MirrorGeneration, Suffix};
+use tarn_mirror::local_cluster::{
+    Ending, GateOrder, KnownState, LastPosition, LocalError, LogEnds, MirrorGeneration, Suffix,
+};
 use tarn_record::{BatchHeader, Epoch, Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::ReplySlot;
 use tarn_runtime::{Queue, blocking, blocking_long, spawn};
@@ -188,6 +190,18 @@ pub(crate) fn suffixes(
     });
 }
 
+/// Looks how logs were ended behind these positions.
+pub(crate) fn endings(
+    core: &Rc<Core>,
+    positions: Vec<(TopicIdPartition, LastPosition)>,
+    reply: ReplySlot<Vec<Result<Option<Ending>, LocalError>>>,
+) {
+    search(core, positions, Lane::Short, reply, |replica, position| {
+        let behind = replica.look_behind_position(position);
+        move || Ok(behind.run()?.ending())
+    });
+}
+
 /// How long a search takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
@@ -198,19 +212,20 @@ enum Lane {
 }
 
 /// Answers questions about places in logs. They may be on the disk only, so it happens on another thread.
-fn search<A, S>(
+fn search<A, P, S>(
     core: &Rc<Core>,
-    places: Vec<(TopicIdPartition, Offset)>,
+    places: Vec<(TopicIdPartition, P)>,
     lane: Lane,
     reply: ReplySlot<Vec<Result<A, LocalError>>>,
-    searching: impl Fn(&Replica, Offset) -> S,
+    searching: impl Fn(&Replica, P) -> S,
 ) where
     A: Send + 'static,
+    P: Copy + 'static,
     S: FnOnce() -> Result<A, LogError> + Send + 'static,
 {
     let searches: Vec<Option<S>> = {
         let partitions = core.partitions();
-        let search = |(partition, place): &(TopicIdPartition, Offset)| {
+        let search = |(partition, place): &(TopicIdPartition, P)| {
             partitions.get(*partition).map(|replica| searching(replica, *place))
         };
         places.iter().map(search).collect()
@@ -225,13 +240,12 @@ fn search<A, S>(
         };
         let Ok(found) = found else { return };
         let partitions = core.partitions();
-        let answer =
-            |(&(partition, _), found): (&(TopicIdPartition, Offset), Option<Result<A, LogError>>)| {
-                // What was found in a log that has gone meanwhile is no answer.
-                let found = found.filter(|_| partitions.get(partition).is_some());
-                let storage = |error: LogError| LocalError::Storage { partition, reason: error.to_string() };
-                found.ok_or_else(|| core.local_absence(partition))?.map_err(storage)
-            };
+        let answer = |(&(partition, _), found): (&(TopicIdPartition, P), Option<Result<A, LogError>>)| {
+            // What was found in a log that has gone meanwhile is no answer.
+            let found = found.filter(|_| partitions.get(partition).is_some());
+            let storage = |error: LogError| LocalError::Storage { partition, reason: error.to_string() };
+            found.ok_or_else(|| core.local_absence(partition))?.map_err(storage)
+        };
         let _ = reply.fill(places.iter().zip(found).map(answer).collect());
     })
     .detach();

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tarn_image::MetadataImage;
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
-    CutOrder, EndOrder, GateOrder, KnownState, LocalCluster, LocalError, LogCut, LogEnded, LogEnds,
-    MirrorAppend, MirrorAppended, MirrorGeneration, Suffix,
+    CutOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalCluster, LocalError, LogCut,
+    LogEnded, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration, Suffix,
 };
 use tarn_mirror::manager::{CoreTask, MirrorCores};
 use tarn_record::{BatchHeader, BrokerId, Epoch, Offset, TopicIdPartition};
@@ -121,6 +121,15 @@ impl LocalCluster for MirrorHost {
     async fn suffixes(&self, places: Vec<(TopicIdPartition, Offset)>) -> Vec<Result<Suffix, LocalError>> {
         let partitions: Vec<_> = places.iter().map(|(partition, _)| *partition).collect();
         let sent = scatter(&self.0, places, |(partition, _)| *partition, Envelope::Suffixes).await;
+        answered(&partitions, sent).await
+    }
+
+    async fn endings(
+        &self,
+        positions: Vec<(TopicIdPartition, LastPosition)>,
+    ) -> Vec<Result<Option<Ending>, LocalError>> {
+        let partitions: Vec<_> = positions.iter().map(|(partition, _)| *partition).collect();
+        let sent = scatter(&self.0, positions, |(partition, _)| *partition, Envelope::Endings).await;
         answered(&partitions, sent).await
     }
 

@@ -101,6 +101,11 @@ pub struct Apart(pub String);
 pub fn align(ours: &LogEnds, content: Content, source: &SourceLog) -> Result<GoOn, Apart> {
     let compacted = ours.compacted;
     let is_empty = ours.log_start >= ours.log_end;
+    if is_empty && content == Content::Local && ours.latest_epoch != Epoch::NONE {
+        // The source's batches may be of older ones.
+        let begun = ours.latest_epoch;
+        return Err(Apart(format!("the log here is empty and has begun leader epoch {begun} of its own")));
+    }
     // Nothing was ever mirrored into a log that is not the mirror's yet, and nothing of the source is skipped.
     let begins = is_empty && content == Content::Local && ours.log_end <= source.log_start;
     if ours.log_end <= Offset(0) || begins {
@@ -197,7 +202,10 @@ mod tests {
     #[test]
     fn records_that_no_mirror_has_brought_are_never_gone_on_with() {
         let there = |log_start| source(log_start, 300, Some((4, 250)));
-        let local = |log_start, log_end, source| align(&ours(log_start, log_end, 4), Content::Local, &source);
+        let local = |log_start, log_end, source| {
+            let epoch = if log_start < log_end { 4 } else { -1 };
+            align(&ours(log_start, log_end, epoch), Content::Local, &source)
+        };
         for start in [0, 40, 100] {
             let found = local(start, 100, there(0));
             assert!(found.is_err(), "{found:?}: the source has offsets below 100 that are not here");
@@ -210,6 +218,8 @@ mod tests {
         );
         assert_eq!(local(100, 100, there(120)), go_on(120, -1, None));
         assert!(local(99, 100, there(120)).is_err());
+        let begun = align(&ours(0, 0, 4), Content::Local, &there(0));
+        assert!(begun.is_err(), "{begun:?}: a batch of epoch 3 would not be taken");
     }
 
     #[test]

@@ -162,6 +162,13 @@ pub struct LogEnded {
     pub log_end: Offset,
 }
 
+/// How a log was ended for a mirror.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// The cluster that was mirrored, as the reset record names it.
+    pub source_cluster_id: Option<Arc<str>>,
+}
+
 /// A transaction that the source had not decided and that was aborted here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
@@ -325,6 +332,13 @@ pub trait LocalCluster: Clone + 'static {
         &self,
         places: Vec<(TopicIdPartition, Offset)>,
     ) -> Vec<Result<Option<BatchHeader>, LocalError>>;
+
+    /// How logs led by this broker were ended behind these positions; `None` where what stands there is no ending.
+    /// One answer for each, in their order.
+    async fn endings(
+        &self,
+        positions: Vec<(TopicIdPartition, LastPosition)>,
+    ) -> Vec<Result<Option<Ending>, LocalError>>;
 
     /// The newest epochs not above these, and where they end, in logs led by this broker: what
     /// OffsetForLeaderEpoch would answer if it were not asked from outside. One answer for each, in their order.

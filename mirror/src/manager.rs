@@ -24,6 +24,7 @@ mod look;
 mod mirror;
 mod news;
 mod parting;
+mod positions;
 mod refresh;
 mod running;
 mod shared;

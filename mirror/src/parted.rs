@@ -40,6 +40,8 @@ pub struct Parted {
     pub log_end: Offset,
     /// What stands between them.
     pub suffix: Suffix,
+    /// Up to where this mirror has filled it.
+    pub mirrored_end: Offset,
     /// Where the source's log begins.
     pub source_log_start: Offset,
     /// Whether one of the logs is compacted.
@@ -98,6 +100,7 @@ pub fn judge(
         from: common.map_or(ours.log_start, |point| point.offset),
         log_end: ours.log_end,
         suffix: rest.suffix,
+        mirrored_end: rest.mirrored_end,
         source_log_start: source.log_start,
         compacted: ours.compacted || rest.compacted_there,
     };
@@ -114,6 +117,8 @@ pub struct Rest {
     pub why: String,
     /// What stands from there on.
     pub suffix: Suffix,
+    /// Up to where this mirror has filled it.
+    pub mirrored_end: Offset,
     /// Whether the source compacts the topic.
     pub compacted_there: bool,
 }
@@ -129,14 +134,11 @@ impl Alignment {
             Alignment::Diverged(parted) => (Reason::SourceTruncated, parted),
             Alignment::LocalRecords(parted) => (Reason::LocalRecords, parted),
         };
-        let records = parted.suffix.records;
-        // A marker that the source had and has not any more is no end of this mirror's.
-        let holds_nothing = records == 0 && reason == Reason::LocalRecords;
-        let is_few = allowed.divergence_records_max.is_some_and(|max| records <= max);
+        let is_few = allowed.divergence_records_max.is_some_and(|max| parted.suffix.records <= max);
         let ground = match () {
-            () if holds_nothing => Ground::NoRecords,
+            () if parted.holds_nothing(reason) => Ground::NoRecords,
             () if allowed.consent => Ground::Consent,
-            () if is_few && reason == Reason::SourceTruncated => Ground::Configured,
+            () if is_few && reason == Reason::SourceTruncated && !parted.goes_whole() => Ground::Configured,
             () => return Some(Err((reason, parted.refusal(reason, allowed)))),
         };
         Some(Ok(parted.cutting(reason, ground)))
@@ -144,13 +146,31 @@ impl Alignment {
 }
 
 impl Parted {
+    /// True where nothing but what ended the log for its mirror would be dropped. A marker that the source had and has
+    /// not any more is none of that, nor is what a cleaner has left of somebody's records.
+    fn holds_nothing(&self, reason: Reason) -> bool {
+        let is_of_the_end = reason == Reason::LocalRecords && self.from >= self.mirrored_end;
+        self.from >= self.log_end || (is_of_the_end && self.is_control_alone())
+    }
+
+    /// True where there are control records behind what is common, and never was anything else.
+    fn is_control_alone(&self) -> bool {
+        let offsets = self.log_end.0.saturating_sub(self.from.0);
+        self.suffix.records == 0 && u64::try_from(offsets) == Ok(self.suffix.control_records)
+    }
+
+    /// True where all of the log is dropped and mirrored again.
+    fn goes_whole(&self) -> bool {
+        self.common.is_none() || (self.compacted && !self.is_control_alone())
+    }
+
     fn cutting(&self, reason: Reason, ground: Ground) -> Cutting {
-        let holds_records = self.suffix.records > 0;
+        let is_exported = self.suffix.records > 0 || (self.common.is_some() && self.goes_whole());
         let cut = match self.common {
-            Some(point) if !(self.compacted && holds_records) => Cut::From(point.offset),
+            Some(point) if !self.goes_whole() => Cut::From(point.offset),
             _ => Cut::All { begins_at: self.source_log_start },
         };
-        let export_from = holds_records.then_some(self.from);
+        let export_from = is_exported.then_some(self.from);
         Cutting { reason, ground, log_end: self.log_end, cut, export_from }
     }
 
@@ -159,7 +179,7 @@ impl Parted {
         if let (Reason::SourceTruncated, Some(max)) = (reason, allowed.divergence_records_max) {
             said.push_str(&format!(", more than mirror.divergence.max.records={max}"));
         }
-        if self.compacted && self.suffix.records > 0 {
+        if self.compacted && self.goes_whole() {
             said.push_str("; the topic is compacted, so all of it would have to be mirrored again");
         }
         said.push_str("; recover --allow-truncation exports and drops them");
@@ -227,6 +247,49 @@ mod tests {
     }
 
     #[test]
+    fn a_marker_below_the_last_mirror_position_is_the_sources_and_not_cut_unasked() {
+        let Alignment::LocalRecords(found) = parted(Content::Local, Some(90), 0, false) else {
+            panic!("it is local")
+        };
+        let suffix = Suffix { records: 0, control_records: 60 };
+        let below = Alignment::LocalRecords(Parted { suffix, ..found });
+        assert!(matches!(below.cutting(Allowed::default()), Some(Err((Reason::LocalRecords, _)))));
+        assert_eq!(cut(below, CONSENT).cut, Cut::From(Offset(90)));
+    }
+
+    #[test]
+    fn where_a_cleaner_has_been_no_records_are_no_proof_that_there_were_none() {
+        let Alignment::LocalRecords(found) = parted(Content::Local, Some(100), 0, true) else {
+            panic!("it is local")
+        };
+        let suffix = Suffix { records: 0, control_records: 49 };
+        let cleaned = Alignment::LocalRecords(Parted { suffix, ..found });
+        assert!(matches!(cleaned.cutting(Allowed::default()), Some(Err((Reason::LocalRecords, _)))));
+        let cutting = cut(cleaned, CONSENT);
+        assert_eq!(cutting.cut, Cut::All { begins_at: Offset(7) });
+        assert_eq!(cutting.export_from, Some(Offset(100)));
+    }
+
+    #[test]
+    fn what_would_cost_the_whole_log_is_not_given_up_by_the_configuration() {
+        let up_to = Allowed { consent: false, divergence_records_max: Some(99) };
+        for (common, compacted) in [(Some(100), true), (None, false)] {
+            let refused = parted(Content::Mirrored, common, 20, compacted).cutting(up_to);
+            assert!(matches!(refused, Some(Err((Reason::SourceTruncated, _)))), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_log_begins_again_unasked() {
+        let empty = LogEnds { log_start: Offset(150), ..ours() };
+        for content in [Content::Mirrored, Content::Local] {
+            let rest = Rest { suffix: Suffix::default(), ..rest(0, false) };
+            let cutting = cut(judge(&empty, content, &source(), None, rest), Allowed::default());
+            assert_eq!((cutting.ground, cutting.cut), (Ground::NoRecords, Cut::All { begins_at: Offset(7) }));
+        }
+    }
+
+    #[test]
     fn the_configuration_gives_up_a_few_records_of_a_divergence_and_no_local_ones() {
         let up_to = |max| Allowed { consent: false, divergence_records_max: Some(max) };
         assert_eq!(
@@ -270,8 +333,9 @@ mod tests {
     }
 
     fn rest(records: u64, compacted_there: bool) -> Rest {
-        let suffix = Suffix { records, control_records: 2 };
-        Rest { why: "the source is another".to_owned(), suffix, compacted_there }
+        let suffix = Suffix { records, control_records: if records == 0 { 50 } else { 2 } };
+        let (why, mirrored_end) = ("the source is another".to_owned(), Offset(100));
+        Rest { why, suffix, mirrored_end, compacted_there }
     }
 
     fn ours() -> LogEnds {

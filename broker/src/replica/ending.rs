@@ -13,19 +13,21 @@
 //!   same whoever appended them.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use tarn_image::{Binding as Desired, DesiredState};
 use tarn_log::producers::OpenTransaction;
 use tarn_log::{AppendError, LogBatches, LogError, Together};
 use tarn_mirror::limits::ABORTED_IN_REPORT;
-use tarn_mirror::local_cluster::{AbortedTransaction, EndOrder, LastPosition, LocalError, LogEnded};
+use tarn_mirror::local_cluster::{AbortedTransaction, EndOrder, Ending, LastPosition, LocalError, LogEnded};
 use tarn_record::builder::{EndTransaction, Outcome, control_batch, end_transaction_marker};
 use tarn_record::{
     BatchError, BatchHeader, ControlRecord, ControlType, Epoch, Offset, ProducerEpoch, ProducerId, Timestamp,
     ValidBatch,
 };
 use tarn_wire::messages::MirrorPidResetRecord;
-use tarn_wire::{EncodeError, encode_versioned};
+use tarn_wire::{Cursor, EncodeError, Message, encode_versioned};
 use thiserror::Error;
 
 use super::Replica;
@@ -147,6 +149,8 @@ pub struct Behind {
     /// The first markers: their offsets, whose transactions they ended.
     first: Vec<(Offset, ProducerId, ProducerEpoch)>,
     reset: Option<Offset>,
+    /// What the reset says.
+    ending: Option<Ending>,
     stranger: Option<(Offset, Epoch)>,
 }
 
@@ -162,14 +166,19 @@ impl LookBehind {
     /// Where the log cannot be read.
     pub fn run(self) -> Result<Behind, LogError> {
         let LookBehind { batches, position, log_end, generation } = self;
-        let mut behind =
-            Behind { log_end, generation, markers: 0, first: Vec::new(), reset: None, stranger: None };
+        let (first, reset, ending, stranger) = (Vec::new(), None, None, None);
+        let mut behind = Behind { log_end, generation, markers: 0, first, reset, ending, stranger };
         batches.visit(|header, control| behind.visit(header, control, position))?;
         Ok(behind)
     }
 }
 
 impl Behind {
+    /// How the log was ended there, if it was.
+    pub fn ending(self) -> Option<Ending> {
+        self.ending
+    }
+
     fn visit(
         &mut self,
         header: &BatchHeader,
@@ -177,12 +186,14 @@ impl Behind {
         position: LastPosition,
     ) -> ControlFlow<()> {
         let is_of_the_end = header.base_offset >= position.offset && header.leader_epoch > position.epoch;
-        match control.map(|control| control.control_type) {
-            Some(ControlType::MirrorPidReset) if is_of_the_end => {
+        let of_type = |control: &ControlRecord| (control.control_type, control.value.clone());
+        match control.map(of_type) {
+            Some((ControlType::MirrorPidReset, value)) if is_of_the_end => {
                 self.reset = Some(header.base_offset);
+                self.ending = ending_of(value);
                 ControlFlow::Break(())
             }
-            Some(ControlType::Abort) if is_of_the_end => {
+            Some((ControlType::Abort, _)) if is_of_the_end => {
                 if self.first.len() < ABORTED_IN_REPORT {
                     self.first.push((header.base_offset, header.producer_id, header.producer_epoch));
                 }
@@ -195,6 +206,15 @@ impl Behind {
             }
         }
     }
+}
+
+/// What a reset record says; nothing where it cannot be read.
+fn ending_of(value: Bytes) -> Option<Ending> {
+    let mut value = Cursor::new(value);
+    let version = value.get_i16().ok()?;
+    let record = MirrorPidResetRecord::decode(&mut value, version).ok()?;
+    let source_cluster_id = record.source_cluster_id.map(|id| Arc::from(&*id));
+    Some(Ending { source_cluster_id })
 }
 
 /// The transactions that were aborted, as a report has them.
@@ -223,9 +243,14 @@ impl Replica {
     /// Where it may not be ended by this order, or not yet.
     pub fn look_behind(&self, order: &EndOrder) -> Result<LookBehind, NotEnded> {
         self.check_order(order)?;
-        let (position, log_end) = (order.position, self.log.end());
+        Ok(self.look_behind_position(order.position))
+    }
+
+    /// The question what stands behind a position.
+    pub fn look_behind_position(&self, position: LastPosition) -> LookBehind {
+        let log_end = self.log.end();
         let batches = self.log.batches(position.offset, log_end);
-        Ok(LookBehind { batches, position, log_end, generation: self.log.generation() })
+        LookBehind { batches, position, log_end, generation: self.log.generation() }
     }
 
     /// Appends what is missing behind the position; durable after a flush of `together`.

@@ -10,7 +10,7 @@ use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
 use super::job::{Item, Outcome, Site};
-use super::parting;
+use super::{parting, positions};
 use crate::alignment::{
     Apart, BatchThere, Content, GoOn, SameBatch, SourceLog, align, compare_batch, has_batch_to_compare,
 };
@@ -45,7 +45,8 @@ struct Agrees {
 /// Compares; one outcome for each item, in their order.
 pub(super) async fn compare(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
     let mut outcomes: BTreeMap<usize, Outcome> = BTreeMap::new();
-    let asked = here(cluster, items, &mut outcomes).await;
+    let mut asked = here(cluster, items, &mut outcomes).await;
+    positions::distrust(site, cluster, &mut asked, &mut outcomes).await;
     match &site.endpoint {
         Some(endpoint) => {
             let mut open = Vec::new();

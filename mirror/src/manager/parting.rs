@@ -109,13 +109,7 @@ async fn with_policies(
 
 fn begin(open: Open, compacted_there: bool) -> Searching {
     let ours = open.asked.question.ours;
-    let mirrored_end = match open.asked.content {
-        Content::Mirrored => ours.log_end,
-        // What was mirrored before a stop, as far as it is still here; all else is anybody's.
-        Content::Local => {
-            open.asked.last_position.map_or(Offset(0), |position| position.offset.min(ours.log_end))
-        }
-    };
+    let mirrored_end = mirrored_end(&open.asked);
     let search = Search::new(Logs {
         log_start: ours.log_start,
         mirrored_end,
@@ -124,6 +118,16 @@ fn begin(open: Open, compacted_there: bool) -> Searching {
         proof: if ours.compacted || compacted_there { Proof::Epochs } else { Proof::Crcs },
     });
     Searching { open, compacted_there, search }
+}
+
+/// Up to where the mirror has filled a log: what was mirrored before a stop, as far as it is still here; all else is
+/// anybody's.
+fn mirrored_end(asked: &Asked) -> Offset {
+    let log_end = asked.question.ours.log_end;
+    match asked.content {
+        Content::Mirrored => log_end,
+        Content::Local => asked.last_position.map_or(Offset(0), |position| position.offset.min(log_end)),
+    }
 }
 
 async fn ask_batches_here(
@@ -250,7 +254,7 @@ async fn judge_all(
         let Searching { open: Open { asked, source, why }, compacted_there, .. } = one;
         let outcome = match suffix {
             Ok(suffix) => {
-                let rest = Rest { why, suffix, compacted_there };
+                let rest = Rest { why, suffix, mirrored_end: mirrored_end(&asked), compacted_there };
                 let alignment = judge(&asked.question.ours, asked.content, &source, common, rest);
                 Outcome::Compared(asked.leader, alignment)
             }

@@ -3,14 +3,16 @@
 //!
 //! Invariants:
 //! * a log is cut only behind a closed gate, and compared again before anything else;
-//! * the operator's consent is used once: it ends with the cut, and with the alignment of its version even where that
-//!   cut nothing, in this life or another;
+//! * a log that was cut gets a newer leader epoch before anything is appended to it;
+//! * the operator's consent ends with the cut, and with the alignment of its version even where that cut nothing, in
+//!   this life or another. Where the process dies in between, the alignment is begun again with it;
 //! * a log that parts again and again is left to an operator;
 //! * what was exported is shown and written down with MIRRORING.
 
 use std::sync::Arc;
 
 use tarn_image::mirrors::Truncation;
+use tarn_record::Epoch;
 
 use super::{Aligned, Partition, Persisted};
 use crate::alignment::GoOn;
@@ -94,6 +96,8 @@ impl Partition {
             self.cuts.in_a_row = self.cuts.in_a_row.saturating_add(1);
             self.cuts.consent_is_used |= cutting.ground == Ground::Consent;
         }
+        // Consumers look whether the log still is the one they read where they see a newer epoch (KIP-320).
+        self.fell_behind(Epoch(self.bound.leader_epoch.0.saturating_add(1)));
         // The disk has taken all that there was to keep; perhaps there is nothing to append that would show it.
         self.storage_is_back();
         self.went_well();

@@ -647,7 +647,8 @@ fn run_at(partition: &mut Partition, written: &mut Vec<MirrorState>, now_ms: u64
         }
         do_step(partition, want, now_ms);
         if let Want::Wait(_) = want {
-            partition.rebound(Bound { leader_epoch: Epoch(99), ..partition.bound() });
+            let leader_epoch = Epoch(partition.bound().leader_epoch.0.max(5) + 94);
+            partition.rebound(Bound { leader_epoch, ..partition.bound() });
         }
     }
     steps
@@ -740,7 +741,8 @@ pub(super) fn parted(records: u64) -> Parted {
         common: Some(CommonPoint { epoch: Epoch(1), offset: Offset(5) }),
         from: Offset(5),
         log_end: Offset(10),
-        suffix: Suffix { records, control_records: 0 },
+        suffix: Suffix { records, control_records: if records == 0 { 5 } else { 0 } },
+        mirrored_end: Offset(5),
         source_log_start: Offset(0),
         compacted: false,
     }

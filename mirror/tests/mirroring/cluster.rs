@@ -487,6 +487,16 @@ impl LocalCluster for Cluster {
         places.into_iter().map(|(partition, from)| Ok(state.logs[&partition].suffix(from))).collect()
     }
 
+    async fn endings(
+        &self,
+        positions: Vec<(TopicIdPartition, LastPosition)>,
+    ) -> Vec<Result<Option<Ending>, LocalError>> {
+        let state = self.state();
+        let ending =
+            |(partition, position): (TopicIdPartition, _)| Ok(state.logs[&partition].ending(position));
+        positions.into_iter().map(ending).collect()
+    }
+
     async fn cut_logs(&self, orders: Vec<CutOrder>) -> Vec<Result<LogCut, LocalError>> {
         self.count("cut");
         if self.state().copies_for_ever {

@@ -1,5 +1,7 @@
 //! A log of the destination, in memory: what was mirrored, what ended it for its mirror, what clients wrote after.
 
+use std::sync::Arc;
+
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::*;
 use tarn_record::{
@@ -16,6 +18,8 @@ pub(crate) struct Log {
     pub(crate) open_transactions: i64,
     /// Where the reset record is, and in which leader epoch.
     pub(crate) reset: Option<(i64, i32)>,
+    /// Which source it names.
+    pub(crate) reset_of: Option<Arc<str>>,
     /// How many were written.
     pub(crate) resets: usize,
 }
@@ -68,6 +72,13 @@ impl Log {
         Suffix { records: count(&of_records).into(), control_records: u64::from(count(&of_control)) + ending }
     }
 
+    /// How it was ended behind a position.
+    pub(crate) fn ending(&self, position: LastPosition) -> Option<Ending> {
+        let (reset, epoch) = self.reset?;
+        let is_behind = reset >= position.offset.0 && epoch > position.epoch.0;
+        is_behind.then(|| Ending { source_cluster_id: self.reset_of.clone() })
+    }
+
     /// Drops what is ordered; says what that was.
     pub(crate) fn cut(&mut self, order: &CutOrder) -> Result<(LogCut, Vec<ValidBatch>), String> {
         if self.gate.is_some() || order.log_end.0 != self.end() {
@@ -118,6 +129,7 @@ impl Log {
         }
         if self.reset.is_none() {
             self.reset = Some((self.mirrored_end() + self.open_transactions, leader_epoch));
+            self.reset_of = order.source_cluster_id.clone();
             self.resets += 1;
         }
         Ok(LogEnded {

@@ -162,6 +162,42 @@ fn what_clients_wrote_into_a_promoted_topic_is_dropped_with_consent_only() {
 }
 
 #[test]
+fn a_position_is_believed_only_of_a_log_that_was_ended_for_its_source() {
+    for ended_for in [None, Some("another source")] {
+        let (source, _serving, cluster, mirror) = mirrored();
+        stop(&cluster);
+        write(&cluster, 3);
+        let (partition, written) = (partition(&cluster), end(&cluster));
+        // Meanwhile another mirror has filled the log, to below the position, and was stopped; or somebody has filled it.
+        let position = cluster.state().positions[0].1.offset.0;
+        let log_start = written + 10;
+        {
+            let mut state = cluster.state();
+            let log = state.logs.get_mut(&partition).expect("it is there");
+            let (_, epoch) = log.reset.expect("it was stopped");
+            log.reset = ended_for.map(|_| (position, epoch));
+            log.reset_of = ended_for.map(Into::into);
+        }
+        // The source has removed all that was there then, and has only epochs that are newer than any here.
+        source.log("orders", 0, |log| {
+            let epoch = cluster.leader_epoch(partition) + 100;
+            log.batches.clear();
+            (log.start, log.epochs) = (log_start, vec![(epoch, log_start)]);
+        });
+        produce(&source, "orders", 0, 2);
+        cluster.want("orders", "mirroring:4");
+        let standing = failed(&cluster, &mirror);
+        assert_eq!(standing.reason, Some(Reason::LocalRecords), "{:?}", standing.message);
+        assert_eq!(end(&cluster), written, "what clients wrote is here");
+        cluster.want("orders", "mirroring:5:truncate");
+        eventually(|| caught_up(&source, &cluster, "orders", 1));
+        let exported = exported(&cluster);
+        assert_eq!(exported[0].1, written, "{exported:?}");
+        assert!(exported[0].0 < position, "{exported:?}: nothing is taken to be the source's");
+    }
+}
+
+#[test]
 fn records_of_a_topic_that_no_mirror_has_filled_are_exported_whole() {
     let source = Source::new("source");
     source.topic("orders", 1, 3);

@@ -20,7 +20,12 @@ fn with_consent_a_log_that_has_parted_is_cut_behind_a_closed_gate_and_compared_a
     partition.end();
     partition.cut(&cutting, &cut(), 2);
     let mut written = Vec::new();
-    assert_eq!(run(&mut partition, &mut written), ["Compare", "WriteState", "OpenGate", "Fetch"]);
+    let steps = ["Compare", "RaiseEpoch", "Wait", "WriteState", "OpenGate", "Fetch"];
+    assert_eq!(
+        run(&mut partition, &mut written),
+        steps,
+        "nothing is appended in the epoch in which it was cut"
+    );
     assert_eq!(written, [MirrorState::Mirroring]);
     let (reason, said) = partition.notice().expect("it says what was cut");
     assert_eq!(reason, Reason::SourceTruncated);
@@ -161,7 +166,10 @@ fn a_promoted_log_with_nothing_of_its_own_is_cut_unasked() {
     let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
     assert_eq!((cutting.ground, cutting.export_from), (Ground::NoRecords, None));
     partition.cut(&cutting, &LogCut { log_end: Offset(5), export: None }, 1);
-    assert_eq!(run(&mut partition, &mut Vec::new()), ["Compare", "WriteState", "OpenGate", "Fetch"]);
+    assert_eq!(
+        run(&mut partition, &mut Vec::new()),
+        ["Compare", "RaiseEpoch", "Wait", "WriteState", "OpenGate", "Fetch"]
+    );
     assert_eq!(partition.notice(), None, "nothing is lost");
 }
 
