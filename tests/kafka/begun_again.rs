@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tarn_mirror::crash_points::CUT_POINTS;
 use tarn_tests::compare::{assert_identical, await_mirrored};
 use tarn_tests::exports::{exported, exports};
 use tarn_tests::lines::{lines, numbered, write_lines};
-use tarn_tests::process::Process;
+use tarn_tests::process::{Finished, Process};
 use tarn_tests::report::reports;
 use tarn_tests::tarn::{Tarn, TarnOptions, has_crash_points};
 use tarn_tests::tools::python_program;
@@ -95,6 +96,9 @@ fn where_nothing_can_be_exported_nothing_is_cut_and_a_stop_counts_nothing_as_mir
     assert!(said.contains(&range) && said.contains("--allow-truncation"), "{said}");
     let refused = mirror("recover", &[]).failed_with(PRECONDITION);
     assert!(refused.contains(&range) && refused.contains("--allow-truncation"), "{refused}");
+    let local = |to: i64, records: i64| json!([{ "topic": "orders", "partition": 0, "from": THERE, "to": to, "records": records }]);
+    let refused = refused_in_json(mirror("recover", &["--json"]));
+    assert_eq!((&refused["recovered"], &refused["truncations"]), (&json!([]), &local(end, 5)));
     assert_eq!(tarn.high_watermark("orders"), end, "nothing is dropped");
 
     // A stop does not count what clients wrote as mirrored, nor does it end the log once more.
@@ -105,6 +109,10 @@ fn where_nothing_can_be_exported_nothing_is_cut_and_a_stop_counts_nothing_as_mir
     write_lines(&tarn.bootstrap(), "orders", 0, &here[5..]);
     let refused = mirror("start", &[]).failed_with(PRECONDITION);
     assert!(refused.contains(&format!("offsets {THERE} to {end} (6 records)")), "{refused}");
+    let refused = refused_in_json(mirror("start", &["--json"]));
+    assert_eq!((&refused["started"], &refused["truncations"]), (&json!([]), &local(end + 1, 6)));
+    let topic = &refused["refused"][0];
+    assert_eq!((&topic["topic"], &topic["reasonCode"]), (&json!("orders"), &json!("LOCAL_RECORDS")));
 
     mirror("start", &["--allow-truncation"]).ok();
     tarn.await_failed("m", "orders", "DESTINATION_STORAGE");
@@ -156,6 +164,12 @@ fn whatever_is_acknowledged_while_a_topic_is_begun_again_is_exported() {
         assert!(lost.is_empty(), "partition {partition}: {lost:?} of {} were lost", acknowledged.len());
         assert!(acknowledged.len() > 1000);
     }
+}
+
+/// What a command printed that was refused with `--json`.
+fn refused_in_json(refused: Finished) -> Value {
+    assert_eq!(refused.code, Some(PRECONDITION), "{refused:?}");
+    serde_json::from_str(&refused.stdout).unwrap_or_else(|error| panic!("{error} in {refused:?}"))
 }
 
 /// The offsets and values that a writer was told are kept.

@@ -15,7 +15,7 @@ use tarn_wire::messages::{
 };
 
 use super::output;
-use super::refusal::{self, Range};
+use super::refusal::{self, Range, Refused};
 use super::{ChangeArguments, DeleteArguments, RecoverArguments, Style};
 use crate::admin::Cluster;
 use crate::failure::Failure;
@@ -50,10 +50,18 @@ impl Run {
     }
 }
 
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) change: Change,
+    pub(super) mirror: &'a str,
+    pub(super) run: Run,
+}
+
 /// What a cluster answered for one topic.
 struct Answered {
     topic: String,
-    error: Result<(), Failure>,
+    refused: Option<Refused>,
 }
 
 macro_rules! ask {
@@ -75,8 +83,12 @@ macro_rules! ask {
             .iter()
             .map(|topic| Answered {
                 topic: topic.name.to_string(),
-                error: refusal::check(topic.error_code, topic.error_message.as_deref())
-                    .map_err(|failure| refusal::with_ranges(failure, ranges_of!($request, topic))),
+                refused: Refused::of(
+                    &topic.name,
+                    topic.error_code,
+                    topic.error_message.as_deref(),
+                    ranges_of!($request, topic),
+                ),
             })
             .collect::<Vec<_>>()
     }};
@@ -89,6 +101,7 @@ macro_rules! ranges_of {
             partition: one.partition_index,
             from: one.from_offset,
             to: one.to_offset,
+            records: one.records,
         })
     };
     ($other:ident, $topic:ident) => {
@@ -111,15 +124,15 @@ macro_rules! topic_of {
     };
 }
 
-/// Asks for a change of what is wanted. Returns the topics for which it is so now; those that were refused are
-/// the failure beside it, so that the others can be waited for first.
+/// Asks for a change of what is wanted. Returns the topics for which it is so now, and those that were refused, so that
+/// the others can be waited for first.
 pub(super) async fn ask(
     cluster: &Cluster,
     change: Change,
     mirror: &str,
     given: &[String],
     run: Run,
-) -> Result<(Vec<String>, Result<(), Failure>), Failure> {
+) -> Result<(Vec<String>, Vec<Refused>), Failure> {
     let answered = match change {
         Change::Stop => ask!(cluster, StopMirrorTopicsRequest, mirror, given, run, {}),
         Change::Pause => ask!(cluster, PauseMirrorTopicsRequest, mirror, given, run, {}),
@@ -155,16 +168,16 @@ fn told_apart(given: &[String]) -> (Vec<Str>, Vec<Str>) {
     (texts(names), texts(patterns))
 }
 
-fn parted(answered: Vec<Answered>) -> (Vec<String>, Result<(), Failure>) {
-    let (mut good, mut refused) = (Vec::new(), Vec::new());
-    for Answered { topic, error } in answered {
-        match error {
-            Ok(()) => good.push(topic),
-            Err(failure) => refused.push((topic, failure)),
+fn parted(answered: Vec<Answered>) -> (Vec<String>, Vec<Refused>) {
+    let (mut good, mut all_refused) = (Vec::new(), Vec::new());
+    for Answered { topic, refused } in answered {
+        match refused {
+            None => good.push(topic),
+            Some(refused) => all_refused.push(refused),
         }
     }
     good.sort_unstable();
-    (good, refusal::of_topics(&refused))
+    (good, all_refused)
 }
 
 /// Pauses topics.
@@ -189,10 +202,11 @@ async fn change(arguments: ChangeArguments, change: Change, style: Style) -> Res
     let run = Run::of(dry_run);
     let asked = ask(&cluster, change, &named.mirror, &topics, run);
     let (changed, refused) = while_waiting("asking the controller", asked).await?;
-    if refused.is_ok() || !changed.is_empty() {
-        output::changed(&mut stdout().lock(), change, &named.mirror, &changed, run, style)?;
+    if refused.is_empty() || !changed.is_empty() || style == Style::Json {
+        let asked = Asked { change, mirror: &named.mirror, run };
+        output::changed(&mut stdout().lock(), &asked, &changed, &refused, style)?;
     }
-    refused
+    refusal::of_topics(&refused)
 }
 
 /// Deletes a mirror whose topics are all stopped.
@@ -225,15 +239,15 @@ mod tests {
 
     #[test]
     fn what_is_refused_does_not_hide_what_is_done() {
-        let refused = refusal::check(ErrorCode::TOPIC_NOT_IN_CLUSTER_MIRROR.0, None);
+        let refused = Refused::of("x", ErrorCode::TOPIC_NOT_IN_CLUSTER_MIRROR.0, None, []);
         let answered = vec![
-            Answered { topic: "b".to_owned(), error: Ok(()) },
-            Answered { topic: "x".to_owned(), error: refused },
-            Answered { topic: "a".to_owned(), error: Ok(()) },
+            Answered { topic: "b".to_owned(), refused: None },
+            Answered { topic: "x".to_owned(), refused },
+            Answered { topic: "a".to_owned(), refused: None },
         ];
-        let (good, failure) = parted(answered);
+        let (good, refused) = parted(answered);
         assert_eq!(good, ["a", "b"]);
-        let failure = failure.unwrap_err();
+        let failure = refusal::of_topics(&refused).unwrap_err();
         assert_eq!(failure.exit_code(), 3);
         assert!(failure.to_string().starts_with("x: "), "{failure}");
     }

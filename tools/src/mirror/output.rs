@@ -7,10 +7,11 @@
 use std::io::Write;
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Style;
-use super::changes::{Change, Run};
+use super::changes::{Asked, Change, Run};
+use super::refusal::{self, Refused};
 use super::standing::{Standing, Task};
 use crate::failure::Failure;
 
@@ -44,10 +45,11 @@ pub(super) fn started(
     out: &mut impl Write,
     mirror: &str,
     topics: &[String],
+    refused: &[Refused],
     style: Style,
 ) -> Result<(), Failure> {
     match style {
-        Style::Json => print_json(out, &json!({ "mirror": mirror, "started": topics })),
+        Style::Json => print_with_refused(out, json!({ "mirror": mirror, "started": topics }), refused),
         _ if topics.is_empty() => Ok(writeln!(
             out,
             "No matching topics found yet. Patterns saved to mirror {mirror} for auto-discovery."
@@ -226,15 +228,15 @@ impl<'a> From<&'a Standing> for PartitionJson<'a> {
     }
 }
 
-/// What is wanted of topics from now on, or would be.
+/// What is wanted of topics from now on, or would be. What was refused is part of JSON alone.
 pub(super) fn changed(
     out: &mut impl Write,
-    change: Change,
-    mirror: &str,
+    asked: &Asked<'_>,
     topics: &[String],
-    run: Run,
+    refused: &[Refused],
     style: Style,
 ) -> Result<(), Failure> {
+    let Asked { change, mirror, run } = *asked;
     let key = match change {
         Change::Stop => "stopped",
         Change::Pause => "paused",
@@ -243,7 +245,8 @@ pub(super) fn changed(
     };
     let (count, listed) = (topics.len(), topics.join(", "));
     if style == Style::Json {
-        return print_json(out, &json!({ "mirror": mirror, key: topics, "dryRun": run == Run::Dry }));
+        let answer = json!({ "mirror": mirror, key: topics, "dryRun": run == Run::Dry });
+        return print_with_refused(out, answer, refused);
     }
     if run == Run::Dry {
         return Ok(writeln!(out, "Dry run: {count} topic(s) in mirror {mirror} would be {key}: [{listed}]")?);
@@ -269,6 +272,13 @@ pub(super) fn deleted(out: &mut impl Write, mirror: &str, run: Run, style: Style
         (_, Run::Dry) => Ok(writeln!(out, "Dry run: mirror {mirror} would be deleted")?),
         (_, Run::Real) => Ok(writeln!(out, "Deleted mirror {mirror}")?),
     }
+}
+
+fn print_with_refused(out: &mut impl Write, mut answer: Value, refused: &[Refused]) -> Result<(), Failure> {
+    if let Value::Object(fields) = &mut answer {
+        refusal::add_json(fields, refused).map_err(|error| Failure::Failed(error.to_string()))?;
+    }
+    print_json(out, &answer)
 }
 
 pub(super) fn print_json(out: &mut impl Write, value: &impl Serialize) -> Result<(), Failure> {
@@ -319,7 +329,6 @@ fn or_dash(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     fn printed(print: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>) -> String {
         let mut out = Vec::new();

@@ -3,6 +3,8 @@
 //! A precondition is one that asking again does not change: another command, or another topic or cluster, comes
 //! first. It has an error code of mirroring, or a reason code before its sentence.
 
+use serde::Serialize;
+use serde_json::{Map, Value};
 use tarn_mirror::reasons::Reason;
 use tarn_wire::ErrorCode;
 
@@ -11,10 +13,9 @@ use crate::failure::Failure;
 /// Fails where the answer to a mirror request is an error.
 pub(super) fn check(code: i16, message: Option<&str>) -> Result<(), Failure> {
     let said = Failure::check(code, message);
-    let reason = message.and_then(|message| Reason::from_code(message.split_once(": ")?.0));
     match said {
         Err(Failure::Failed(why))
-            if is_about_state(ErrorCode(code)) || reason.is_some_and(is_precondition) =>
+            if is_about_state(ErrorCode(code)) || reason_in(message).is_some_and(is_precondition) =>
         {
             Err(Failure::Precondition(why))
         }
@@ -29,43 +30,125 @@ pub(super) struct Range {
     pub(super) from: i64,
     /// The offset after the last.
     pub(super) to: i64,
+    /// How many records are in between; −1 where that is not known.
+    pub(super) records: i64,
+}
+
+/// A topic that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    topic: String,
+    code: ErrorCode,
+    reason: Option<Reason>,
+    /// Its sentence alone.
+    failure: Failure,
+    ranges: Vec<Range>,
 }
 
 /// How many ranges are listed at most.
 const RANGES_MAX: usize = 100;
 
-/// The refusal with the ranges that it is about, one a line, where they are more than the one its sentence names.
-pub(super) fn with_ranges(failure: Failure, ranges: impl ExactSizeIterator<Item = Range>) -> Failure {
-    let count = ranges.len();
-    if count < 2 {
-        return failure;
+impl Refused {
+    /// What a cluster answered for a topic; `None` where that is no refusal.
+    pub(super) fn of(
+        topic: &str,
+        code: i16,
+        message: Option<&str>,
+        ranges: impl IntoIterator<Item = Range>,
+    ) -> Option<Refused> {
+        let failure = check(code, message).err()?;
+        Some(Refused {
+            topic: topic.to_owned(),
+            code: ErrorCode(code),
+            reason: reason_in(message),
+            failure,
+            ranges: ranges.into_iter().collect(),
+        })
     }
-    let line = |range: Range| {
-        format!("\n  partition {}: offsets {} to {}", range.partition, range.from, range.to - 1)
-    };
-    let mut lines: String = ranges.take(RANGES_MAX).map(line).collect();
-    if count > RANGES_MAX {
-        lines.push_str(&format!("\n  and {} more partitions", count - RANGES_MAX));
-    }
-    match failure {
-        Failure::Precondition(why) => Failure::Precondition(why + &lines),
-        Failure::Failed(why) => Failure::Failed(why + &lines),
-        other => other,
+
+    /// The refusal with the ranges that it is about, one a line, where they are more than the one its sentence names.
+    fn with_ranges(&self) -> String {
+        let count = self.ranges.len();
+        let mut said = format!("{}: {}", self.topic, self.failure);
+        if count < 2 {
+            return said;
+        }
+        for range in self.ranges.iter().take(RANGES_MAX) {
+            let (from, last) = (range.from, range.to - 1);
+            said.push_str(&format!("\n  partition {}: offsets {from} to {last}", range.partition));
+        }
+        if count > RANGES_MAX {
+            said.push_str(&format!("\n  and {} more partitions", count - RANGES_MAX));
+        }
+        said
     }
 }
 
 /// Fails where topics were refused, each with its sentence: with a precondition only where all of them wait for
 /// one.
-pub(super) fn of_topics(refused: &[(String, Failure)]) -> Result<(), Failure> {
+pub(super) fn of_topics(refused: &[Refused]) -> Result<(), Failure> {
     if refused.is_empty() {
         return Ok(());
     }
-    let lines: Vec<String> = refused.iter().map(|(topic, failure)| format!("{topic}: {failure}")).collect();
-    let is_precondition = |(_, failure): &(String, Failure)| matches!(failure, Failure::Precondition(_));
+    let lines: Vec<String> = refused.iter().map(Refused::with_ranges).collect();
+    let is_precondition = |refused: &Refused| matches!(refused.failure, Failure::Precondition(_));
     Err(match refused.iter().all(is_precondition) {
         true => Failure::Precondition(lines.join("\n")),
         false => Failure::Failed(lines.join("\n")),
     })
+}
+
+/// A topic that was refused, in JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RefusedJson<'a> {
+    topic: &'a str,
+    error: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason_code: Option<&'static str>,
+    message: String,
+}
+
+/// What would have to be dropped of a partition, in JSON.
+#[derive(Serialize)]
+struct TruncationJson<'a> {
+    topic: &'a str,
+    partition: i32,
+    from: i64,
+    /// The offset after the last.
+    to: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    records: Option<i64>,
+}
+
+/// Adds to the JSON of an answer what was refused, and every range; nothing where nothing was.
+pub(super) fn add_json(answer: &mut Map<String, Value>, refused: &[Refused]) -> serde_json::Result<()> {
+    if refused.is_empty() {
+        return Ok(());
+    }
+    let topics = refused.iter().map(|refused| RefusedJson {
+        topic: &refused.topic,
+        error: refused.code.name(),
+        reason_code: refused.reason.map(Reason::code),
+        message: refused.failure.to_string(),
+    });
+    let truncations = refused.iter().flat_map(|refused| {
+        refused.ranges.iter().map(|range| TruncationJson {
+            topic: &refused.topic,
+            partition: range.partition,
+            from: range.from,
+            to: range.to,
+            records: (range.records >= 0).then_some(range.records),
+        })
+    });
+    answer.insert("refused".to_owned(), serde_json::to_value(topics.collect::<Vec<_>>())?);
+    answer.insert("truncations".to_owned(), serde_json::to_value(truncations.collect::<Vec<_>>())?);
+    Ok(())
+}
+
+/// The reason code before a sentence.
+fn reason_in(message: Option<&str>) -> Option<Reason> {
+    message.and_then(|message| Reason::from_code(message.split_once(": ")?.0))
 }
 
 /// True for reasons that no trying again ends.
@@ -100,18 +183,50 @@ mod tests {
 
     #[test]
     fn the_ranges_that_a_refusal_is_about_are_listed() {
-        let refused = || Failure::Precondition("LOCAL_RECORDS: so it is".to_owned());
-        let range = |partition| Range { partition, from: 10, to: 15 };
-        assert_eq!(with_ranges(refused(), [range(0)].into_iter()), refused(), "its sentence names it");
-        let Failure::Precondition(said) = with_ranges(refused(), [range(0), range(3)].into_iter()) else {
-            panic!("it stays what it was")
+        let range = |partition| Range { partition, from: 10, to: 15, records: 5 };
+        let said = |count: i32| of_topics(&[refused((0..count).map(range))]).unwrap_err();
+        let sentence = "orders: LOCAL_RECORDS: so it is (INVALID_CLUSTER_MIRROR_STATE)";
+        assert_eq!(said(1), Failure::Precondition(sentence.to_owned()), "it names the one there is");
+        let listed = "\n  partition 0: offsets 10 to 14\n  partition 1: offsets 10 to 14";
+        assert_eq!(said(2), Failure::Precondition(format!("{sentence}{listed}")));
+        assert!(said(250).to_string().ends_with("and 150 more partitions"));
+    }
+
+    #[test]
+    fn json_names_what_was_refused_and_every_range() {
+        let json = |refused: &[Refused]| {
+            let mut answer = Map::new();
+            add_json(&mut answer, refused).unwrap();
+            Value::Object(answer)
         };
-        let expected =
-            "LOCAL_RECORDS: so it is\n  partition 0: offsets 10 to 14\n  partition 3: offsets 10 to 14";
-        assert_eq!(said, expected);
-        let many = (0..250).map(range).collect::<Vec<_>>();
-        let said = with_ranges(refused(), many.into_iter()).to_string();
-        assert!(said.ends_with("and 150 more partitions"), "{said}");
+        assert_eq!(json(&[]), serde_json::json!({}), "nothing was");
+        let ranges = [
+            Range { partition: 0, from: 10, to: 15, records: 5 },
+            Range { partition: 3, from: 7, to: 9, records: -1 },
+        ];
+        let expected = serde_json::json!({
+            "refused": [{
+                "topic": "orders",
+                "error": "INVALID_CLUSTER_MIRROR_STATE",
+                "reasonCode": "LOCAL_RECORDS",
+                "message": "LOCAL_RECORDS: so it is (INVALID_CLUSTER_MIRROR_STATE)",
+            }],
+            "truncations": [
+                { "topic": "orders", "partition": 0, "from": 10, "to": 15, "records": 5 },
+                { "topic": "orders", "partition": 3, "from": 7, "to": 9 },
+            ],
+        });
+        assert_eq!(json(&[refused(ranges)]), expected);
+    }
+
+    #[test]
+    fn a_topic_that_is_not_refused_is_none_of_them() {
+        assert_eq!(Refused::of("orders", 0, Some("LOCAL_RECORDS: a note"), []), None);
+    }
+
+    fn refused(ranges: impl IntoIterator<Item = Range>) -> Refused {
+        let code = ErrorCode::INVALID_CLUSTER_MIRROR_STATE.0;
+        Refused::of("orders", code, Some("LOCAL_RECORDS: so it is"), ranges).expect("it is one")
     }
 
     #[test]

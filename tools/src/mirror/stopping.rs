@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use tarn_mirror::state::MirrorState;
 use tarn_runtime::sleep;
 
-use super::changes::{Change, Run, ask};
+use super::changes::{Asked, Change, Run, ask};
+use super::refusal::of_topics;
 use super::report;
 use super::report_output::{self, Stopped};
 use super::standing::{self, Standing};
@@ -39,20 +40,21 @@ pub(super) async fn stop(arguments: StopArguments, style: Style) -> Result<(), F
     let asked = ask(&cluster, Change::Stop, &mirror, &topics, run);
     let (topics, refused) = while_waiting("asking the controller", asked).await?;
     if topics.is_empty() {
-        return refused;
+        return of_topics(&refused);
     }
     if run == Run::Dry || how.no_wait {
-        output::changed(&mut stdout().lock(), Change::Stop, &mirror, &topics, run, style)?;
+        let asked = Asked { change: Change::Stop, mirror: &mirror, run };
+        output::changed(&mut stdout().lock(), &asked, &topics, &refused, style)?;
         if run == Run::Dry && style == Style::Tarn {
             let partitions = standing::read(&cluster, Some(&mirror), Some(&topics)).await?.partitions;
             eprintln!("{}", summary(&mirror, &partitions));
         }
-        return refused;
+        return of_topics(&refused);
     }
     let deadline = how.timeout.map(|seconds| began + Duration::from_secs(seconds));
     if let Err(failure) = wait_until_writable(&cluster, &mirror, &topics, deadline).await {
         // What was refused at once is not to be forgotten over what went wrong later.
-        if let Err(refused) = refused {
+        if let Err(refused) = of_topics(&refused) {
             eprintln!("tarn: {refused}");
         }
         return Err(failure);
@@ -64,7 +66,7 @@ pub(super) async fn stop(arguments: StopArguments, style: Style) -> Result<(), F
     let address = named.connect.bootstrap_server[0].to_string();
     let stopped = Stopped { mirror: &mirror, topics: &topics, address, took: began.elapsed() };
     report_output::stopped(&mut stdout().lock(), &stopped, reports.ok().as_deref(), style)?;
-    refused
+    of_topics(&refused)
 }
 
 /// Stops whatever a mirror has, or a part of it.

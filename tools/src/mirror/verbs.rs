@@ -4,6 +4,7 @@ use std::io::{Write, stdout};
 
 use tarn_image::topic_name;
 use tarn_wire::messages::create_cluster_mirror_request::MirrorConfig;
+use tarn_wire::messages::start_mirror_topics_response::MirrorTopicResult;
 use tarn_wire::messages::{
     CreateClusterMirrorRequest, ListClusterMirrorsRequest, StartMirrorTopicsRequest,
     StartMirrorTopicsResponse,
@@ -12,7 +13,7 @@ use tarn_wire::{ErrorCode, Str};
 
 use super::config;
 use super::output::{self, Listed};
-use super::refusal::{self, Range};
+use super::refusal::{self, Range, Refused};
 use super::standing::{self, Standing};
 use super::{CreateArguments, DescribeArguments, ListArguments, StartArguments, Style};
 use crate::admin::Cluster;
@@ -63,17 +64,18 @@ pub(super) async fn start(arguments: StartArguments, style: Style) -> Result<(),
             false => Ok(()),
         };
     }
-    let started = started(&answer);
+    let (started, refused) = (started(&answer), refused(&answer));
     let only_patterns = !arguments.topics.iter().any(|asked| topic_name::is_legal(asked.trim()));
-    if !started.is_empty() || only_patterns {
-        output::started(&mut stdout().lock(), name, &started, style)?;
+    let has_refused = style == Style::Json && !refused.is_empty();
+    if !started.is_empty() || only_patterns || has_refused {
+        output::started(&mut stdout().lock(), name, &started, &refused, style)?;
     }
     for topic in answer.topics.iter().filter(|topic| topic.error_code == ErrorCode::NONE.0) {
         if let Some(note) = topic.error_message.as_deref().filter(|note| !note.is_empty()) {
             eprintln!("{}: {note}", topic.name);
         }
     }
-    all_started(&arguments.topics, &answer)?;
+    all_started(&arguments.topics, &refused, &answer)?;
     match arguments.wait {
         true => standing::wait_until_copied(&cluster, name, &started, arguments.timeout).await,
         false => Ok(()),
@@ -87,22 +89,26 @@ fn started(answer: &StartMirrorTopicsResponse) -> Vec<String> {
     names
 }
 
+fn refused(answer: &StartMirrorTopicsResponse) -> Vec<Refused> {
+    let of_topic = |topic: &MirrorTopicResult| {
+        let ranges = topic.truncations.iter().map(|one| Range {
+            partition: one.partition_index,
+            from: one.from_offset,
+            to: one.to_offset,
+            records: one.records,
+        });
+        Refused::of(&topic.name, topic.error_code, topic.error_message.as_deref(), ranges)
+    };
+    answer.topics.iter().filter_map(of_topic).collect()
+}
+
 /// Fails where a topic was refused, or one that was named is not there. A pattern may match nothing yet.
-fn all_started(asked: &[String], answer: &StartMirrorTopicsResponse) -> Result<(), Failure> {
-    let refused: Vec<(String, Failure)> = answer
-        .topics
-        .iter()
-        .filter_map(|topic| {
-            let failure = refusal::check(topic.error_code, topic.error_message.as_deref()).err()?;
-            let ranges = topic.truncations.iter().map(|one| Range {
-                partition: one.partition_index,
-                from: one.from_offset,
-                to: one.to_offset,
-            });
-            Some((topic.name.to_string(), refusal::with_ranges(failure, ranges)))
-        })
-        .collect();
-    refusal::of_topics(&refused)?;
+fn all_started(
+    asked: &[String],
+    refused: &[Refused],
+    answer: &StartMirrorTopicsResponse,
+) -> Result<(), Failure> {
+    refusal::of_topics(refused)?;
     let is_there = |name: &str| answer.topics.iter().any(|topic| *topic.name == *name);
     let missing: Vec<&str> = asked
         .iter()
@@ -177,7 +183,6 @@ pub(super) fn summary(mirror: &str, partitions: &[Standing]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_wire::messages::start_mirror_topics_response::MirrorTopicResult;
 
     fn answer(topics: &[(&str, ErrorCode)]) -> StartMirrorTopicsResponse {
         let topics = topics.iter().map(|(name, code)| MirrorTopicResult {
@@ -211,8 +216,8 @@ mod tests {
     fn a_named_topic_must_be_there_and_a_pattern_may_match_later() {
         let asked = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let one = answer(&[("orders", ErrorCode::NONE)]);
-        assert_eq!(all_started(&asked(&["orders", "later.*"]), &one), Ok(()));
-        let missing = all_started(&asked(&["orders", "no.such.topic"]), &one).unwrap_err();
+        assert_eq!(all_started(&asked(&["orders", "later.*"]), &[], &one), Ok(()));
+        let missing = all_started(&asked(&["orders", "no.such.topic"]), &[], &one).unwrap_err();
         assert_eq!(missing.exit_code(), 3);
         assert!(missing.to_string().contains("no.such.topic"));
     }
@@ -222,12 +227,16 @@ mod tests {
         let mixed =
             answer(&[("b", ErrorCode::NONE), ("a", ErrorCode::NONE), ("c", ErrorCode::INVALID_CONFIG)]);
         assert_eq!(started(&mixed), ["a", "b"]);
-        let failure = all_started(&["[abc]".to_owned()], &mixed).unwrap_err();
+        let failure = all_started(&["[abc]".to_owned()], &refused(&mixed), &mixed).unwrap_err();
         assert_eq!(failure.exit_code(), 1);
         assert!(failure.to_string().starts_with("c: "), "{failure}");
         let both = answer(&[("a", ErrorCode::INCONSISTENT_TOPIC_ID), ("b", ErrorCode::INVALID_CONFIG)]);
-        assert_eq!(all_started(&[], &both).unwrap_err().exit_code(), 1, "asking again may help one of them");
+        assert_eq!(
+            all_started(&[], &refused(&both), &both).unwrap_err().exit_code(),
+            1,
+            "asking again may help one of them"
+        );
         let conflict = answer(&[("a", ErrorCode::INCONSISTENT_TOPIC_ID), ("b", ErrorCode::NONE)]);
-        assert_eq!(all_started(&[], &conflict).unwrap_err().exit_code(), 3);
+        assert_eq!(all_started(&[], &refused(&conflict), &conflict).unwrap_err().exit_code(), 3);
     }
 }

@@ -69,6 +69,7 @@ pub(super) async fn refuse_recovery(
                         partition_index: range.partition.partition.0,
                         from_offset: range.from.0,
                         to_offset: range.to.0,
+                        records: records_of(range),
                     })
                     .collect(),
             }),
@@ -206,5 +207,10 @@ fn truncation(range: &LocalRange) -> MirrorTruncation {
         partition_index: range.partition.partition.0,
         from_offset: range.from.0,
         to_offset: range.to.0,
+        records: records_of(range),
     }
+}
+
+fn records_of(range: &LocalRange) -> i64 {
+    i64::try_from(range.records).unwrap_or(i64::MAX)
 }
