@@ -5,7 +5,11 @@
 //! remembers what the source was asked last: an answer to anything else than what is wanted now is dropped
 //! and the partition asked again.
 //!
+//! A source tells what it has told already only of a partition that is new to the session. So one that comes back is
+//! forgotten there first and named in the request after that: at the end of the log it would hear nothing otherwise.
+//!
 //! Invariants:
+//! * each assignment is told at least once how far the source is;
 //! * records are handed out only where they answer the offset that is wanted;
 //! * a partition whose wanted offset is not the one last asked is named in the next request;
 //! * one request is out at a time; a session's epoch rises with each answer that came.
@@ -143,6 +147,9 @@ pub struct LeaderHint {
     pub endpoint: Option<Endpoint>,
 }
 
+/// What the source is to forget.
+type Forgotten = BTreeMap<TopicIdPartition, Arc<TopicAtSource>>;
+
 /// The session with one source broker. Owned by a lane.
 #[derive(Debug, Default)]
 pub struct FetchPlan {
@@ -154,7 +161,7 @@ pub struct FetchPlan {
     session: Session,
     naming: Option<Naming>,
     changed: BTreeSet<TopicIdPartition>,
-    forgotten: BTreeMap<TopicIdPartition, Arc<TopicAtSource>>,
+    forgotten: Forgotten,
     turns: u64,
 }
 
@@ -200,9 +207,6 @@ impl FetchPlan {
         let wanted = from;
         let mut entry =
             Entry { serial, generation, wanted, asked: None, last_epoch, leader_epoch, compacted, turn: 0 };
-        if self.forgotten.get(&partition) == Some(&topic) {
-            self.forgotten.remove(&partition);
-        }
         if let Some(known) = self.topics.get(&partition.topic_id)
             && known.at_source != topic
         {
@@ -216,8 +220,9 @@ impl FetchPlan {
             .or_insert_with(|| Topic { at_source: topic, partitions: BTreeMap::new() });
         self.turns += 1;
         entry.turn = self.turns;
-        if topic.partitions.insert(partition.partition, entry).is_none() {
-            self.partitions += 1;
+        match topic.partitions.insert(partition.partition, entry) {
+            None => self.partitions += 1,
+            Some(_) => drop(self.forgotten.insert(partition, topic.at_source.clone())),
         }
         self.changed.insert(partition);
     }
@@ -265,12 +270,10 @@ impl FetchPlan {
         if self.naming.replace(naming).is_some_and(|before| before != naming) {
             self.restart();
         }
-        let begins = self.session.epoch == 0;
-        let (named, forgotten) = if begins { (self.by_turn(), BTreeMap::new()) } else { self.changes() };
-        self.changed.clear();
-        self.forgotten.clear();
+        let (named, forgotten) = if self.session.epoch == 0 { self.everything() } else { self.changes() };
         let request = FetchRequest {
-            max_wait_ms: sizes.max_wait_ms,
+            // What is named next does not wait for news of the others.
+            max_wait_ms: if self.changed.is_empty() { sizes.max_wait_ms } else { 0 },
             min_bytes: sizes.min_bytes,
             max_bytes: sizes.max_bytes,
             session_id: self.session.id,
@@ -421,8 +424,20 @@ impl FetchPlan {
         all.into_iter().map(|(_, partition)| partition).collect()
     }
 
-    fn changes(&mut self) -> (Vec<TopicIdPartition>, BTreeMap<TopicIdPartition, Arc<TopicAtSource>>) {
-        (self.changed.iter().copied().collect(), std::mem::take(&mut self.forgotten))
+    fn everything(&mut self) -> (Vec<TopicIdPartition>, Forgotten) {
+        self.changed.clear();
+        self.forgotten.clear();
+        (self.by_turn(), Forgotten::new())
+    }
+
+    /// What is named, and what is forgotten; what is both stays to be named.
+    fn changes(&mut self) -> (Vec<TopicIdPartition>, Forgotten) {
+        let forgotten = std::mem::take(&mut self.forgotten);
+        let (later, now): (BTreeSet<_>, _) = std::mem::take(&mut self.changed)
+            .into_iter()
+            .partition(|partition| forgotten.contains_key(partition));
+        self.changed = later;
+        (now.into_iter().collect(), forgotten)
     }
 
     /// The partitions as a request names them, in order; neighbours of one topic stand together.
@@ -478,7 +493,7 @@ impl FetchPlan {
     }
 }
 
-fn grouped(forgotten: &BTreeMap<TopicIdPartition, Arc<TopicAtSource>>) -> Vec<ForgottenTopic> {
+fn grouped(forgotten: &Forgotten) -> Vec<ForgottenTopic> {
     let mut groups: Vec<(TopicId, ForgottenTopic)> = Vec::new();
     for (partition, topic) in forgotten {
         match groups.last_mut() {

@@ -103,15 +103,27 @@ fn a_partition_that_left_is_forgotten_at_the_source() {
 }
 
 #[test]
-fn what_is_added_again_at_once_is_not_forgotten() {
-    let (mut plan, mut source) = (plan(), ModelSource::default());
-    plan.add(assignment(0, 1, 0));
-    let (first, _) = plan.request(SIZES);
-    plan.receive(source.answer(&first));
-    plan.remove(partition(0));
-    plan.add(assignment(0, 2, 5));
-    let (second, _) = plan.request(SIZES);
-    assert_eq!((named(&second), second.forgotten_topics_data.len()), (vec![(0, 5)], 0));
+fn what_comes_back_is_forgotten_first_so_that_it_is_told_again_how_far_the_source_is() {
+    type Again = fn(&mut FetchPlan);
+    let again: [Again; 2] = [|plan| assert_eq!(plan.remove(partition(0)), Some(1)), |_| {}];
+    for before in again {
+        let (mut plan, mut source) = (plan(), ModelSource::default());
+        source.ends.insert((topic().id.0, 0), 5);
+        plan.add(assignment(0, 1, 5));
+        plan.add(assignment(1, 2, 0));
+        let (first, _) = plan.request(SIZES);
+        assert_eq!(news(plan.receive(source.answer(&first))).len(), 2);
+        before(&mut plan);
+        plan.add(assignment(0, 3, 5));
+        let (second, _) = plan.request(SIZES);
+        assert_eq!((named(&second), second.forgotten_topics_data.len()), (vec![], 1));
+        assert_eq!(second.max_wait_ms, 0, "nobody waits for news of another one");
+        assert!(news(plan.receive(source.answer(&second))).is_empty());
+        let (third, _) = plan.request(SIZES);
+        assert_eq!((named(&third), third.max_wait_ms), (vec![(0, 5)], SIZES.max_wait_ms));
+        let told = news(plan.receive(source.answer(&third)));
+        assert_eq!(told.iter().map(|news| news.serial).collect::<Vec<_>>(), [3]);
+    }
 }
 
 #[test]
@@ -207,11 +219,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Whatever goes wrong in between, what is handed out continues what was taken, and in the end all
-    /// there is at the source has been taken.
+    /// there is at the source has been taken, and everybody was told how far it is.
     #[test]
     fn everything_is_fetched_once_and_in_order(steps in prop::collection::vec(any_step(), 0..120)) {
         let (mut plan, mut source) = (plan(), ModelSource::default());
         let mut taken: BTreeMap<i32, (u64, i64)> = BTreeMap::new();
+        let mut told = BTreeSet::new();
         let mut serials = 0;
         for step in steps {
             match step {
@@ -232,15 +245,16 @@ proptest! {
                     }
                 }
                 Step::LoseSession => source.session = None,
-                Step::Fetch => fetch(&mut plan, &mut source, &mut taken)?,
+                Step::Fetch => fetch(&mut plan, &mut source, &mut taken, &mut told)?,
             }
         }
         for _ in 0..400 {
-            fetch(&mut plan, &mut source, &mut taken)?;
+            fetch(&mut plan, &mut source, &mut taken, &mut told)?;
         }
         for (index, (serial, next)) in &taken {
             if plan.serial(partition(*index)) == Some(*serial) {
                 prop_assert_eq!(*next, source.ends.get(&(topic().id.0, *index)).copied().unwrap_or(0));
+                prop_assert!(told.contains(serial));
             }
         }
     }
@@ -250,6 +264,7 @@ fn fetch(
     plan: &mut FetchPlan,
     source: &mut ModelSource,
     taken: &mut BTreeMap<i32, (u64, i64)>,
+    told: &mut BTreeSet<u64>,
 ) -> Result<(), TestCaseError> {
     let (request, _) = plan.request(SIZES);
     let Received::News(news) = plan.receive(source.answer(&request)) else { return Ok(()) };
@@ -257,6 +272,7 @@ fn fetch(
         let What::Records { records, .. } = what else { panic!("the model knows no errors") };
         let (expected_serial, next) = taken.get_mut(&partition.partition.0).expect("it was added");
         prop_assert_eq!((serial, asked.0), (*expected_serial, *next));
+        told.insert(serial);
         for byte in &records {
             prop_assert_eq!(*byte, *next as u8);
             *next += 1;
