@@ -10,8 +10,8 @@ use std::rc::Rc;
 use futures_lite::future;
 use tarn_log::{Exported, Together};
 use tarn_mirror::crash_points;
-use tarn_mirror::local_cluster::{CutOrder, Export, LocalError, LogCut};
-use tarn_record::{Timestamp, TopicIdPartition};
+use tarn_mirror::local_cluster::{Cut, CutOrder, Export, LocalError, LogCut};
+use tarn_record::{Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_runtime::{Queue, blocking, blocking_copy, sleep, spawn, wall_clock_ms, yield_if_needed};
 use tracing::{info, warn};
@@ -122,11 +122,11 @@ async fn drop_end(core: &Rc<Core>, order: &CutOrder, mut ready: ReadyToCut) -> R
         }
     };
     core.remove_files();
-    let export = exported.as_ref().map(export_of);
+    let export = exported.as_ref().map(|exported| export_of(core, exported));
     match cut {
         Ok(log_end) => {
+            say(core, &topic, order, log_end, export.as_ref());
             crash_points::reached("cut.truncated");
-            say(&topic, order, export.as_ref());
             Ok(LogCut { log_end, export })
         }
         Err(NotCut::Storage(error)) => {
@@ -141,8 +141,9 @@ async fn drop_end(core: &Rc<Core>, order: &CutOrder, mut ready: ReadyToCut) -> R
     }
 }
 
-fn export_of(exported: &Exported) -> Export {
+fn export_of(core: &Core, exported: &Exported) -> Export {
     Export {
+        broker: core.node().broker_id(),
         path: exported.path.to_string_lossy().as_ref().into(),
         from: exported.from,
         to: exported.to,
@@ -160,17 +161,24 @@ async fn discard(exported: Option<Exported>) {
     }
 }
 
-fn say(topic: &str, order: &CutOrder, export: Option<&Export>) {
-    let (partition, cut) = (order.partition.partition, order.cut);
+/// Tells the log what was dropped, and where it is kept: the one line of a cut.
+fn say(core: &Core, topic: &str, order: &CutOrder, log_end: Offset, export: Option<&Export>) {
+    let (node, partition) = (core.node().broker_id(), order.partition.partition);
+    let what = match (order.cut, export) {
+        (Cut::From(_), Some(_)) => "what the source has not was exported and cut",
+        (Cut::From(_), None) => "what the source has not was cut; it held no record",
+        (Cut::All { .. }, Some(_)) => {
+            "what the source has not was exported; all of the log is dropped and mirrored again"
+        }
+        (Cut::All { .. }, None) => {
+            "all of the log is dropped and mirrored again; what the source has not held no record"
+        }
+    };
     match export {
-        Some(Export { path, from, to, records, bytes }) => info!(
-            topic, %partition, ?cut, %from, %to, records, bytes, %path,
-            "the end of a log, which its mirror's source has not, was exported and cut off"
+        Some(Export { path, from, to, records, bytes, .. }) => info!(
+            %node, topic, %partition, %from, %to, records, bytes, directory = %path, %log_end, "{what}"
         ),
-        None => info!(
-            topic, %partition, ?cut, ended = %order.log_end,
-            "the end of a log, which its mirror's source has not, was cut off; it held no record"
-        ),
+        None => info!(%node, topic, %partition, ended = %order.log_end, %log_end, "{what}"),
     }
 }
 

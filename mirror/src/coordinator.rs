@@ -10,7 +10,7 @@
 //! * a write of an older leader epoch or binding version changes nothing, but that leader epochs begin anew with
 //!   a topic that was deleted and mirrored again: see [`PartitionState::of_topic_before`];
 //! * the last mirror position of a stop is the first that was written, unless a lower one was written since;
-//! * the report of a stop is the first that was written.
+//! * the report of a stop is the first that was written; only what was exported since is added to it.
 
 mod reports;
 
@@ -30,7 +30,7 @@ use tarn_wire::{
 use thiserror::Error;
 
 use crate::state::MirrorState;
-pub use reports::StopReport;
+pub use reports::{NEVER_STOPPED_MS, StopReport};
 
 mod forgetting;
 
@@ -266,7 +266,7 @@ impl MirrorCoordinator {
         let named = (mirror.to_owned(), partition);
         let known = self.states.get(&named).cloned().unwrap_or_default();
         let next = known.after(&write.state)?;
-        let report = self.report_after(&named, write, &next);
+        let report = StopReport::after(self.reports.get(&named), write, &next);
         let mut written = vec![state_record(&named, &next).map_err(too_long)?];
         if next.position != known.position {
             written.push(position_record(&named, next.position.as_ref()).map_err(too_long)?);
@@ -287,18 +287,6 @@ impl MirrorCoordinator {
             self.states.insert(named, next);
         }
         Ok(state_epoch)
-    }
-
-    /// The report that a write brings, where it is the first of its stop.
-    fn report_after(
-        &self,
-        named: &(String, TopicIdPartition),
-        write: &StateWrite,
-        next: &PartitionState,
-    ) -> Option<StopReport> {
-        let report = StopReport::of(write, next)?;
-        let is_first = self.reports.get(named).is_none_or(|known| known.version < report.version);
-        is_first.then_some(report)
     }
 
     fn forget(&mut self, named: &(String, TopicIdPartition), what: Forgotten) -> Result<(), String> {

@@ -217,10 +217,12 @@ pub struct LogCut {
     pub export: Option<Export>,
 }
 
-/// A file of batches that were dropped from a log, as they stood there.
+/// A directory with files of batches that were dropped from a log, as they stood there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// Its path on this broker.
+    /// The broker that has it.
+    pub broker: BrokerId,
+    /// Its path there.
     pub path: Arc<str>,
     /// The first offset in it.
     pub from: Offset,

@@ -298,7 +298,7 @@ impl Partition {
             (self.attempts, self.attempts_used, self.holds) = (0, 0, 0);
             self.gaps = Gaps::default();
             self.stop = Stop::default();
-            self.cuts = Cuts::default();
+            self.cuts.rebound();
             // Histories are compared before the first append under a new version.
             self.histories = Histories::Open;
             if !self.in_lane {
@@ -351,6 +351,7 @@ impl Partition {
             previous,
             position: before.and_then(|before| before.position),
         });
+        self.cuts.reported();
         self.went_well();
     }
 

@@ -1,7 +1,7 @@
 //! Topics that were promoted and written to, and are mirrored again: whatever happens meanwhile, no record that only
 //! this cluster has is lost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tarn_tests::compare::{assert_identical, await_mirrored};
 use tarn_tests::exports::{exported, exports};
 use tarn_tests::lines::{lines, numbered, write_lines};
 use tarn_tests::process::{Finished, Process};
-use tarn_tests::report::reports;
+use tarn_tests::report::{reported_exports, reports};
 use tarn_tests::tarn::{Tarn, TarnOptions, has_crash_points};
 use tarn_tests::tools::python_program;
 use tarn_tests::waiting::until;
@@ -103,7 +103,8 @@ fn where_nothing_can_be_exported_nothing_is_cut_and_a_stop_counts_nothing_as_mir
 
     // A stop does not count what clients wrote as mirrored, nor does it end the log once more.
     let stopped = reports(&mirror("stop", &["--json"]).ok());
-    let report = &stopped[&("orders".to_string(), 0)];
+    let named = ("orders".to_string(), 0);
+    let report = &stopped[&named];
     assert_eq!((report.mirrored_offset, report.reset_offset), (THERE as i64, THERE as i64));
     assert_eq!(tarn.high_watermark("orders"), end);
     write_lines(&tarn.bootstrap(), "orders", 0, &here[5..]);
@@ -122,7 +123,21 @@ fn where_nothing_can_be_exported_nothing_is_cut_and_a_stop_counts_nothing_as_mir
     assert_identical(&source.bootstrap(), &tarn.bootstrap(), wanted);
     let exports = exports(&exports_at, "orders", 0);
     assert_eq!(exports.iter().map(|export| exported(export)).collect::<Vec<_>>(), [numbered(HERE, &here)]);
-    tarn.await_mirroring("m", "orders");
+    // Where it is kept is said beside the state, in one line of the log, and by the report, now and after the next stop.
+    let kept = exports[0].display().to_string();
+    let said = tarn.await_mirroring("m", "orders").error_message.unwrap_or_default();
+    assert!(said.ends_with(&format!("{kept} on node 1")), "{said}");
+    let log = tarn.output();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(&kept) && line.contains("INFO")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("node=1") && lines[0].contains("records=6"), "{lines:?}");
+    for _ in 0..2 {
+        let json = tarn.mirror("report", &["--mirror", "m", "--json"]).ok();
+        assert_eq!(reports(&json)[&named].mirrored_offset, THERE as i64);
+        assert_eq!(reported_exports(&json), BTreeMap::from([(named.clone(), (1, exports[0].clone()))]));
+        mirror("stop", &[]).ok();
+    }
+    // Its source has nothing new, and says so to who begins again.
+    mirror("start", &["--wait", "--timeout", "50"]).ok();
 }
 
 #[test]

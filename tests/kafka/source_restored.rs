@@ -1,6 +1,7 @@
 //! A source that was restored from a backup: it lacks records that were mirrored and has others in their place. They are
 //! dropped here only where an operator, or the configuration, allows it, and exported first.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tarn_tests::compare::{assert_identical, await_mirrored};
 use tarn_tests::exports::{exported, exports};
 use tarn_tests::kafka::copy_directory;
 use tarn_tests::lines::{lines, numbered, write_lines};
-use tarn_tests::report::reports;
+use tarn_tests::report::{reported_exports, reports};
 use tarn_tests::tarn::{Tarn, TarnOptions};
 use tarn_tests::tools::tool;
 
@@ -64,6 +65,13 @@ fn what_a_restored_source_lacks_is_dropped_only_where_that_is_allowed_and_export
     for topic in ["set", "given"] {
         assert_eq!(kept(&tarn, topic), [numbered(KEPT, &lost())], "{topic}");
     }
+    // A report names what was exported of what was never stopped, too.
+    let report = |topic: &str| tarn.mirror("report", &["--mirror", "m", "--topics", topic, "--json"]).ok();
+    let named = ("set".to_string(), 0);
+    let exported = (1, exports(&tarn.data().join("mirror-exports"), "set", 0).remove(0));
+    assert_eq!(reported_exports(&report("set")), BTreeMap::from([(named.clone(), exported.clone())]));
+    let table = tarn.mirror("report", &["--mirror", "m", "--topics", "set"]).ok();
+    assert!(table.trim_end().ends_with(&format!("1:{}", exported.1.display())), "{table}");
     for (mirror, topic, max, last) in [("m", "limited", 29, 79), ("u", "many", 30, 80)] {
         let said = tarn.await_failed(mirror, topic, "SOURCE_TRUNCATED");
         let range = format!("offsets {KEPT} to {last} ({} records)", max + 1);
@@ -86,6 +94,9 @@ fn what_a_restored_source_lacks_is_dropped_only_where_that_is_allowed_and_export
     for topic in ["asked", "promoted", "limited", "many"] {
         assert_eq!(kept(&tarn, topic), Vec::<Vec<_>>::new(), "{topic}");
     }
+    tarn.mirror("stop", &["--mirror", "m", "--topics", "set"]).ok();
+    assert_eq!(reports(&report("set"))[&named].mirrored_offset, 110);
+    assert_eq!(reported_exports(&report("set")), BTreeMap::from([(named, exported)]));
     // One of them is taken over as it is: the better copy.
     let stopped = reports(&tarn.mirror("stop", &["--mirror", "m", "--topics", "limited", "--json"]).ok());
     assert_eq!(stopped[&("limited".to_string(), 0)].mirrored_offset, 80);

@@ -1,5 +1,12 @@
 //! What a stop knew and kept of one partition: written with STOPPED, before clients may write, and kept until the
 //! mirror is deleted.
+//!
+//! What was exported before its log was cut is named here too, from the write after the cut on: in the report of the
+//! stop before it, in one of no stop where there was none, and in that of the next stop.
+//!
+//! Invariants:
+//! * the report of a stop is the first that was written;
+//! * the newest export of a partition is named, whichever stops came after it.
 
 use tarn_record::{Offset, ProducerEpoch, ProducerId, TopicIdPartition};
 use tarn_wire::messages::mirror_failover_report_value::AbortedTransaction as AbortedRecord;
@@ -10,6 +17,9 @@ use super::{PartitionState, StateRecord, StateWrite};
 use crate::limits;
 use crate::local_cluster::AbortedTransaction;
 
+/// When a partition was stopped that never was, and of which something was exported.
+pub const NEVER_STOPPED_MS: i64 = -1;
+
 /// The report of one partition's stop. Times are by the clock on this cluster's wall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopReport {
@@ -17,7 +27,7 @@ pub struct StopReport {
     pub topic: Str,
     /// The version of the stop.
     pub version: i64,
-    /// When it was stopped.
+    /// When it was stopped; `NEVER_STOPPED_MS` in a report of no stop.
     pub stopped_at_ms: i64,
     /// The source's high watermark when it last answered; −1 where it never did.
     pub source_offset: Offset,
@@ -33,16 +43,44 @@ pub struct StopReport {
     pub aborted: Vec<AbortedTransaction>,
     /// The offset of the reset record.
     pub reset_offset: Offset,
-    /// The broker that exported what was cut here; −1 where nothing was.
+    /// The broker that exported what was cut last; −1 where nothing was.
     pub export_broker_id: i32,
-    /// The file with it, on that broker.
+    /// The directory with it, on that broker.
     pub export_file: Option<Str>,
 }
 
 impl StopReport {
+    /// What becomes of the report that is known by a write that makes `state` of a partition; `None` where it stays.
+    pub(super) fn after(
+        known: Option<&StopReport>,
+        write: &StateWrite,
+        state: &PartitionState,
+    ) -> Option<StopReport> {
+        let given = StopReport::of(write, state)?;
+        let next = match known {
+            Some(known) if !given.is_of_a_stop() => StopReport {
+                export_broker_id: given.export_broker_id,
+                export_file: given.export_file,
+                ..known.clone()
+            },
+            Some(known) if known.is_of_a_stop() && known.version >= given.version => return None,
+            Some(known) if given.export_file.is_none() => StopReport {
+                export_broker_id: known.export_broker_id,
+                export_file: known.export_file.clone(),
+                ..given
+            },
+            _ => given,
+        };
+        (known != Some(&next)).then_some(next)
+    }
+
+    fn is_of_a_stop(&self) -> bool {
+        self.stopped_at_ms != NEVER_STOPPED_MS
+    }
+
     /// The report in a write that makes `state` of a partition; `None` where there is none. What the source had
     /// is that which was known when the position was written.
-    pub(super) fn of(write: &StateWrite, state: &PartitionState) -> Option<StopReport> {
+    fn of(write: &StateWrite, state: &PartitionState) -> Option<StopReport> {
         let given = write.state.report.as_ref()?;
         let version = state.state_version;
         let position = state.position.filter(|position| position.version == version);

@@ -222,6 +222,55 @@ fn any_write() -> impl Strategy<Value = (i32, WriteMirrorStatePartition)> {
     )
 }
 
+#[test]
+fn what_was_exported_is_named_by_the_report_that_there_is_and_by_the_next() {
+    let mut coordinator = MirrorCoordinator::default();
+    let mut named = |given| {
+        write(&mut coordinator, given).expect("it is taken");
+        let report = reports(&mut coordinator, "m").pop().expect("there is one").1;
+        let kept = report.export_file.as_deref().map(|path| (report.export_broker_id, path.to_owned()));
+        (report.version, report.mirrored_offset.0, report.reset_offset.0, kept)
+    };
+    let kept = |path: &str| Some((4, path.to_owned()));
+    // A partition that was never stopped has a report of no stop, which the first one replaces.
+    assert_eq!(named(exported(2, "/e/1")), (2, -1, -1, kept("/e/1")));
+    assert_eq!(named(stopped(3, 103)), (3, 100, 103, kept("/e/1")));
+    assert_eq!(
+        named(exported(5, "/e/2")),
+        (3, 100, 103, kept("/e/2")),
+        "all else is as the stop has found it"
+    );
+    // A cut that a stop overtakes is named before the stop is over.
+    assert_eq!(named(exported(7, "/e/3")), (3, 100, 103, kept("/e/3")));
+    assert_eq!(named(stopped(7, 207)), (7, 100, 207, kept("/e/3")));
+    assert_eq!(named(stopped(7, 300)), (7, 100, 207, kept("/e/3")), "the first is the report of a stop");
+    let mut given = stopped(9, 209);
+    given.report.as_mut().expect("it has one").export_file = Some("/e/4".into());
+    given.report.as_mut().expect("it has one").export_broker_id = 4;
+    assert_eq!(named(given), (9, 100, 209, kept("/e/4")));
+    assert_eq!(named(exported(11, "/e/4")), (9, 100, 209, kept("/e/4")));
+    assert_eq!(
+        records(&mut coordinator, exported(11, "/e/4")).len(),
+        1,
+        "what is known is not written again"
+    );
+}
+
+/// MIRRORING, after a cut.
+fn exported(version: i64, path: &str) -> WriteMirrorStatePartition {
+    WriteMirrorStatePartition {
+        state_version: version,
+        report: Some(MirrorStopReport {
+            stopped_at_ms: NEVER_STOPPED_MS,
+            mirrored_offset: -1,
+            export_broker_id: 4,
+            export_file: Some(path.into()),
+            ..MirrorStopReport::default()
+        }),
+        ..with(MirrorState::Mirroring, 5, -1)
+    }
+}
+
 /// STOPPING with an epoch and an offset, and what the source had and when.
 fn stopping(
     version: i64,

@@ -1,15 +1,18 @@
 //! The work of a stop, for many partitions at once: flushing logs, ending them, and what is written down of it.
 
+use tarn_record::Offset;
+use tarn_wire::Str;
 use tarn_wire::messages::write_mirror_states_request::{
     AbortedTransaction, MirrorStopReport, WriteMirrorStatePartition,
 };
 
 use super::job::{Item, Outcome, Site, reason_here};
 use super::work::fill;
+use crate::coordinator::NEVER_STOPPED_MS;
 use crate::crash_points;
 use crate::fetch::progress::Clock;
 use crate::limits;
-use crate::local_cluster::{self, EndOrder, LocalCluster};
+use crate::local_cluster::{self, EndOrder, Export, LocalCluster};
 use crate::reasons::Reason;
 
 /// Makes logs durable and committed up to their ends.
@@ -89,9 +92,20 @@ pub(super) fn report_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePar
         aborted_transaction_count: i32::try_from(ended.aborted_count).unwrap_or(i32::MAX),
         aborted_transactions: aborted.collect(),
         reset_offset: ended.reset_offset.0,
-        ..MirrorStopReport::default()
+        ..item.unreported.as_ref().map(export_to_write).unwrap_or_default()
     };
     WriteMirrorStatePartition { report: Some(report), ..source_to_write(item, clock) }
+}
+
+/// What a report says of an export, with nothing of a stop.
+pub(super) fn export_to_write(export: &Export) -> MirrorStopReport {
+    MirrorStopReport {
+        stopped_at_ms: NEVER_STOPPED_MS,
+        mirrored_offset: Offset::NONE.0,
+        export_broker_id: export.broker.0,
+        export_file: Some(Str::from(&*export.path)),
+        ..MirrorStopReport::default()
+    }
 }
 
 fn source_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePartition {

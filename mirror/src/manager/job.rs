@@ -13,7 +13,7 @@ use super::shared::Shared;
 use crate::alignment::Content;
 use crate::fetch::budget::FetchBudget;
 use crate::known::SourceKnown;
-use crate::local_cluster::{LastPosition, LocalError, LogCut, LogEnded, LogEnds, MirrorGeneration};
+use crate::local_cluster::{Export, LastPosition, LocalError, LogCut, LogEnded, LogEnds, MirrorGeneration};
 use crate::parted::{Alignment, Cutting};
 use crate::partition::{Bound, Persisted, Want};
 use crate::reasons::Reason;
@@ -103,6 +103,8 @@ pub(super) struct Item {
     pub(super) last_position: Option<LastPosition>,
     /// What is to be written down of what was cut.
     pub(super) cut_notice: Option<(Reason, Arc<str>)>,
+    /// What was exported last, where no report names it yet.
+    pub(super) unreported: Option<Export>,
     /// The last mirror position of the stop that is under way.
     pub(super) position: Option<LastPosition>,
     /// How that stop ended the log.

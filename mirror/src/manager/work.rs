@@ -196,6 +196,7 @@ fn state_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePartition {
         MirrorState::Stopped => ending::report_to_write(item, clock),
         _ => WriteMirrorStatePartition::default(),
     };
+    let of_export = || item.unreported.as_ref().map(ending::export_to_write);
     WriteMirrorStatePartition {
         partition_index: item.partition.partition.0,
         state: state.to_byte(),
@@ -206,6 +207,7 @@ fn state_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePartition {
         reason_code: said.map(|(reason, _)| Str::from(reason.code())),
         retry_attempt: if is_failed { -1 } else { 0 },
         non_retryable: is_failed,
+        report: of_stop.report.or_else(of_export),
         ..of_stop
     }
 }

@@ -16,9 +16,9 @@ use crate::alignment::GoOn;
 use crate::fetch::budget::FetchBudget;
 use crate::gaps::Gap;
 use crate::limits;
-use crate::local_cluster::{Cut, Export, LocalCluster, LogCut};
+use crate::local_cluster::LocalCluster;
 use crate::metrics::MirrorMetrics;
-use crate::parted::{Alignment, Cutting};
+use crate::parted::Alignment;
 use crate::partition::{Partition, Want};
 use crate::reasons::Reason;
 use crate::state::MirrorState;
@@ -97,6 +97,7 @@ impl Mirror {
                 content: member.partition.content(),
                 last_position: member.partition.last_position(),
                 cut_notice: member.partition.cut_notice(),
+                unreported: member.partition.unreported().cloned(),
                 position: member.partition.position(),
                 ended: member.partition.ended().cloned(),
                 known,
@@ -155,10 +156,7 @@ impl Mirror {
                     self.compared(at, &alignment, context);
                 }
             }
-            Outcome::Cut(cutting, done, version) => {
-                partition.cut(&cutting, &done, version);
-                self.say_cut(at, &cutting, &done);
-            }
+            Outcome::Cut(cutting, done, version) => partition.cut(&cutting, &done, version),
             Outcome::CutRefused(reason, why) => {
                 partition.cut_refused();
                 self.fail(at, reason, why.into(), context);
@@ -184,27 +182,6 @@ impl Mirror {
         count_failure(&member.partition, before, &context.shared.metrics);
         if let Alignment::GoOn(GoOn { gap: Some(gap), .. }) = *alignment {
             self.missed(at, gap, context);
-        }
-    }
-
-    /// Tells the log what was dropped, and where it is kept.
-    fn say_cut(&self, at: TopicIdPartition, cutting: &Cutting, done: &LogCut) {
-        let Some(topic) = self.topics.get(&at.topic_id) else { return };
-        let (mirror, topic, partition) = (&self.life.mirror, &topic.at_source.name, at.partition);
-        let (reason, log_end) = (cutting.reason.code(), done.log_end);
-        if let Cut::All { .. } = cutting.cut {
-            tracing::info!(
-                %mirror, %topic, %partition, reason, %log_end, "all of the log is dropped and mirrored again"
-            );
-        }
-        match &done.export {
-            Some(Export { path, from, to, records, bytes }) => tracing::info!(
-                %mirror, %topic, %partition, reason, %from, %to, records, bytes, file = %path, %log_end,
-                "what the source has not was exported and cut"
-            ),
-            None => tracing::info!(
-                %mirror, %topic, %partition, reason, %log_end, "what ended the log for its mirror was cut"
-            ),
         }
     }
 

@@ -7,7 +7,7 @@
 //! * the operator's consent ends with the cut, and with the alignment of its version even where that cut nothing, in
 //!   this life or another. Where the process dies in between, the alignment is begun again with it;
 //! * a log that parts again and again is left to an operator;
-//! * what was exported is shown and written down with MIRRORING.
+//! * what was exported is shown and written down with MIRRORING, and named by the report, whatever comes after it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use tarn_record::Epoch;
 use super::{Aligned, Partition, Persisted};
 use crate::alignment::GoOn;
 use crate::limits;
-use crate::local_cluster::LogCut;
+use crate::local_cluster::{Export, LogCut};
 use crate::parted::{Alignment, Allowed, Cutting, Ground};
 use crate::reasons::Reason;
 use crate::state::MirrorState;
@@ -42,12 +42,24 @@ pub(super) struct Cuts {
     consent_is_used: bool,
     /// What was exported last.
     notice: Option<(Reason, Arc<str>)>,
+    /// The same, until a report names it: under whichever version of the binding.
+    unreported: Option<Export>,
 }
 
 impl Cuts {
     /// What is to be said of the last cut.
     pub(super) fn notice(&self) -> Option<&(Reason, Arc<str>)> {
         self.notice.as_ref()
+    }
+
+    /// The binding has another version.
+    pub(super) fn rebound(&mut self) {
+        *self = Cuts { unreported: self.unreported.take(), ..Cuts::default() };
+    }
+
+    /// A state was written, and with it what was not reported.
+    pub(super) fn reported(&mut self) {
+        self.unreported = None;
     }
 
     /// What another life has written down of its cuts.
@@ -89,8 +101,9 @@ impl Partition {
     /// The log was cut as it was decided under this version of the binding: it is compared again.
     pub fn cut(&mut self, cutting: &Cutting, done: &LogCut, version: i64) {
         self.histories = Histories::Open;
-        if let Some(said) = said_of(done) {
-            self.cuts.notice = Some((cutting.reason, said.into()));
+        if let Some(export) = &done.export {
+            self.cuts.notice = Some((cutting.reason, said_of(export).into()));
+            self.cuts.unreported = Some(export.clone());
         }
         if version == self.bound.version {
             self.cuts.in_a_row = self.cuts.in_a_row.saturating_add(1);
@@ -106,6 +119,11 @@ impl Partition {
     /// What is to be written down, with MIRRORING, of what was exported last.
     pub fn cut_notice(&self) -> Option<(Reason, Arc<str>)> {
         self.cuts.notice.clone()
+    }
+
+    /// What was exported last, where no report names it yet.
+    pub fn unreported(&self) -> Option<&Export> {
+        self.cuts.unreported.as_ref()
     }
 
     /// The owning core does not cut the log as it is: it is compared again.
@@ -139,13 +157,13 @@ impl Partition {
     }
 }
 
-/// What an operator is told of an export; nothing where there is none.
-fn said_of(done: &LogCut) -> Option<String> {
-    let export = done.export.as_ref()?;
-    let (from, last, records, path) = (export.from, export.to.plus(-1), export.records, &export.path);
-    Some(format!(
-        "offsets {from} to {last} ({records} records) were not the source's and are exported to {path}"
-    ))
+/// What an operator is told of an export.
+fn said_of(export: &Export) -> String {
+    let Export { broker, from, records, path, .. } = export;
+    let last = export.to.plus(-1);
+    format!(
+        "offsets {from} to {last} ({records} records) were not the source's and are exported to {path} on node {broker}"
+    )
 }
 
 #[cfg(test)]

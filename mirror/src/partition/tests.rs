@@ -749,7 +749,13 @@ pub(super) fn parted(records: u64) -> Parted {
 }
 
 pub(super) fn cut() -> LogCut {
-    let export =
-        Export { path: "/exports/t-0".into(), from: Offset(5), to: Offset(10), records: 5, bytes: 99 };
+    let export = Export {
+        broker: BrokerId(1),
+        path: "/exports/t-0".into(),
+        from: Offset(5),
+        to: Offset(10),
+        records: 5,
+        bytes: 99,
+    };
     LogCut { log_end: Offset(5), export: Some(export) }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::*;
 use tarn_record::{
-    BatchBuilder, BatchHeader, Compression, Epoch, Offset, ProducerEpoch, ProducerId, Record, ValidBatch,
+    BatchBuilder, BatchHeader, BrokerId, Compression, Epoch, Offset, ProducerEpoch, ProducerId, Record,
+    ValidBatch,
 };
 
 #[derive(Default)]
@@ -93,6 +94,7 @@ impl Log {
             return Err("what is dropped holds records".to_owned());
         }
         let export = order.export_from.map(|from| Export {
+            broker: BrokerId(1),
             path: "/exports/it".into(),
             from,
             to: order.log_end,

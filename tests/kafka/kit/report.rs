@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// One stopped partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +32,29 @@ pub fn reports(json: &str) -> BTreeMap<(String, i64), Report> {
     lines.iter().map(report).collect()
 }
 
+/// What a report says was exported, by topic and number: the node that has it, and the directory there.
+///
+/// # Panics
+/// Where the text is no such answer.
+pub fn reported_exports(json: &str) -> BTreeMap<(String, i64), (i64, PathBuf)> {
+    let lines: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"));
+    let lines = lines.as_array().unwrap_or_else(|| panic!("no partitions in {json}"));
+    let export = |line: &Value| {
+        let directory = PathBuf::from(line.get("exportFile")?.as_str()?);
+        Some((named(line), (line["exportBrokerId"].as_i64()?, directory)))
+    };
+    lines.iter().filter_map(export).collect()
+}
+
+fn named(line: &Value) -> (String, i64) {
+    let topic = line["topic"].as_str().unwrap_or_else(|| panic!("no topic in {line}"));
+    let partition = line["partition"].as_i64().unwrap_or_else(|| panic!("no partition in {line}"));
+    (topic.to_string(), partition)
+}
+
 fn report(line: &Value) -> ((String, i64), Report) {
     let number = |key: &str| line[key].as_i64();
     let needed = |key: &str| number(key).unwrap_or_else(|| panic!("no {key} in {line}"));
-    let topic = line["topic"].as_str().unwrap_or_else(|| panic!("no topic in {line}")).to_string();
     let report = Report {
         version: needed("stateVersion"),
         mirrored_offset: needed("mirroredOffset"),
@@ -43,5 +63,5 @@ fn report(line: &Value) -> ((String, i64), Report) {
         aborted: needed("abortedTransactionCount"),
         reset_offset: needed("resetOffset"),
     };
-    ((topic, needed("partition")), report)
+    (named(line), report)
 }

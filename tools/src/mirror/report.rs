@@ -1,4 +1,5 @@
-//! `tarn mirror report`: what a stop knew of the source, what was copied, and what was aborted.
+//! `tarn mirror report`: what a stop knew of the source, what was copied, and what was aborted; and what was exported
+//! before a log was cut.
 
 use std::io::stdout;
 
@@ -13,32 +14,35 @@ use crate::admin::Cluster;
 use crate::failure::Failure;
 use crate::progress::while_waiting;
 
-/// What is known of one stopped partition. What is not known is `None`.
+/// What is known of one partition that was stopped, or cut. What is not known is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) topic: String,
     pub(super) partition: i32,
     /// The number of the stop.
     pub(super) state_version: i64,
-    pub(super) stopped_at_ms: i64,
+    /// `None` where something was exported and it was never stopped.
+    pub(super) stopped_at_ms: Option<i64>,
     /// The source's high watermark in its last answer.
     pub(super) source_offset: Option<i64>,
     /// When that was, by the clock of this cluster.
     pub(super) source_known_at_ms: Option<i64>,
-    pub(super) mirrored_offset: i64,
+    pub(super) mirrored_offset: Option<i64>,
     /// For how long the source had had something that was missing here.
     pub(super) lag_ms: Option<i64>,
     pub(super) aborted_count: i32,
     /// The first of the aborted transactions: producer id, producer epoch, first offset.
     pub(super) aborted: Vec<(i64, i16, i64)>,
     pub(super) reset_offset: Option<i64>,
+    /// What was exported last: the node that has it, and the directory there.
+    pub(super) export: Option<(i32, String)>,
 }
 
 impl Report {
     /// The records that the source is known to have had and this cluster has not: at least so many are lost
     /// where the source is. `None` where the source has never answered.
     pub(super) fn at_risk(&self) -> Option<i64> {
-        Some((self.source_offset? - self.mirrored_offset).max(0))
+        Some((self.source_offset? - self.mirrored_offset?).max(0))
     }
 }
 
@@ -76,10 +80,10 @@ fn of(partition: &MirrorPartitionReport) -> Report {
         topic: partition.topic_name.to_string(),
         partition: partition.partition_index,
         state_version: partition.state_version,
-        stopped_at_ms: partition.stopped_at_ms,
+        stopped_at_ms: known(partition.stopped_at_ms),
         source_offset: known(partition.source_offset_last_known),
         source_known_at_ms: known(partition.source_offset_known_at_ms),
-        mirrored_offset: partition.mirrored_offset,
+        mirrored_offset: known(partition.mirrored_offset),
         lag_ms: known(partition.lag_ms),
         aborted_count: partition.aborted_transaction_count,
         aborted: partition
@@ -88,6 +92,7 @@ fn of(partition: &MirrorPartitionReport) -> Report {
             .map(|aborted| (aborted.producer_id, aborted.producer_epoch, aborted.first_offset))
             .collect(),
         reset_offset: known(partition.reset_offset),
+        export: partition.export_file.as_ref().map(|file| (partition.export_broker_id, file.to_string())),
     }
 }
 
@@ -97,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_is_at_risk_is_never_negative_and_unknown_where_the_source_never_answered() {
-        let report = |source_offset| Report { source_offset, mirrored_offset: 10, ..Report::default() };
+        let report = |source_offset| Report { source_offset, mirrored_offset: Some(10), ..Report::default() };
         assert_eq!(report(Some(14)).at_risk(), Some(4));
         assert_eq!(report(Some(9)).at_risk(), Some(0));
         assert_eq!(report(None).at_risk(), None);

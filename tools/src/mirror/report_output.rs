@@ -55,7 +55,7 @@ fn at_risk(reports: &[Report]) -> String {
     let behind = reports.iter().filter(|report| report.at_risk().is_some_and(|lost| lost > 0)).count();
     let unknown = reports.iter().filter(|report| report.at_risk().is_none()).count();
     let aborted: i64 = reports.iter().map(|report| i64::from(report.aborted_count)).sum();
-    let age_ms = |report: &Report| Some((report.stopped_at_ms - report.source_known_at_ms?).max(0));
+    let age_ms = |report: &Report| Some((report.stopped_at_ms? - report.source_known_at_ms?).max(0));
     let mut parts = Vec::new();
     if unknown > 0 {
         parts.push(format!(
@@ -99,7 +99,7 @@ pub(super) fn reports(
     if reports.is_empty() {
         return Ok(writeln!(out, "No topic of mirror {mirror} that was asked for has been stopped")?);
     }
-    const COLUMNS: [(&str, usize); 10] = [
+    const COLUMNS: [(&str, usize); 11] = [
         ("TOPIC", 40),
         ("PARTITION", 10),
         ("STOPPED-AT", 24),
@@ -110,20 +110,22 @@ pub(super) fn reports(
         ("LAG-MS", 10),
         ("ABORTED", 8),
         ("RESET-OFFSET", 12),
+        ("EXPORT", 10),
     ];
     row(out, &COLUMNS)?;
     for report in reports {
         let cells = [
             report.topic.clone(),
             report.partition.to_string(),
-            time(Some(report.stopped_at_ms)).unwrap_or_else(|| "-".to_owned()),
-            report.mirrored_offset.to_string(),
+            time(report.stopped_at_ms).unwrap_or_else(|| "-".to_owned()),
+            number(report.mirrored_offset),
             number(report.source_offset),
             time(report.source_known_at_ms).unwrap_or_else(|| "-".to_owned()),
             number(report.at_risk()),
             number(report.lag_ms),
             report.aborted_count.to_string(),
             number(report.reset_offset),
+            report.export.as_ref().map_or_else(|| "-".to_owned(), |(node, path)| format!("{node}:{path}")),
         ];
         let widths = COLUMNS.iter().map(|(_, width)| *width);
         row(out, &cells.iter().map(String::as_str).zip(widths).collect::<Vec<_>>())?;
@@ -152,10 +154,12 @@ struct ReportJson<'a> {
     topic: &'a str,
     partition: i32,
     state_version: i64,
-    stopped_at_ms: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_at_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_at: Option<String>,
-    mirrored_offset: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mirrored_offset: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     source_offset_last_known: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -168,6 +172,10 @@ struct ReportJson<'a> {
     aborted_transactions: Vec<AbortedJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reset_offset: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    export_broker_id: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    export_file: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -190,7 +198,7 @@ impl<'a> From<&'a Report> for ReportJson<'a> {
             partition: report.partition,
             state_version: report.state_version,
             stopped_at_ms: report.stopped_at_ms,
-            stopped_at: time(Some(report.stopped_at_ms)),
+            stopped_at: time(report.stopped_at_ms),
             mirrored_offset: report.mirrored_offset,
             source_offset_last_known: report.source_offset,
             source_offset_known_at_ms: report.source_known_at_ms,
@@ -199,6 +207,8 @@ impl<'a> From<&'a Report> for ReportJson<'a> {
             aborted_transaction_count: report.aborted_count,
             aborted_transactions: aborted.collect(),
             reset_offset: report.reset_offset,
+            export_broker_id: report.export.as_ref().map(|(node, _)| *node),
+            export_file: report.export.as_ref().map(|(_, path)| path.as_str()),
         }
     }
 }
@@ -212,8 +222,8 @@ mod tests {
         let report = |source_offset, aborted_count| Report {
             source_offset,
             source_known_at_ms: source_offset.map(|_| 10_000),
-            stopped_at_ms: 12_500,
-            mirrored_offset: 10,
+            stopped_at_ms: Some(12_500),
+            mirrored_offset: Some(10),
             aborted_count,
             ..Report::default()
         };
@@ -238,8 +248,8 @@ mod tests {
         let report = Report {
             topic: "orders".to_owned(),
             partition: 3,
-            stopped_at_ms: 1_764_466_245_123,
-            mirrored_offset: 42,
+            stopped_at_ms: Some(1_764_466_245_123),
+            mirrored_offset: Some(42),
             reset_offset: Some(43),
             ..Report::default()
         };
@@ -247,11 +257,37 @@ mod tests {
         reports(&mut out, "dr", std::slice::from_ref(&report), Style::Tarn).unwrap();
         let text = String::from_utf8(out).unwrap();
         let cells: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(cells, ["orders", "3", "2025-11-30T01:30:45.123Z", "42", "-", "-", "-", "-", "0", "43"]);
+        assert_eq!(
+            cells,
+            ["orders", "3", "2025-11-30T01:30:45.123Z", "42", "-", "-", "-", "-", "0", "43", "-"]
+        );
         let mut out = Vec::new();
         reports(&mut out, "dr", &[report], Style::Json).unwrap();
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(json[0]["mirroredOffset"], 42);
         assert!(json[0].get("sourceOffsetLastKnown").is_none());
+    }
+
+    #[test]
+    fn what_was_exported_of_a_partition_that_was_never_stopped_is_a_row_too() {
+        let report = Report {
+            topic: "orders".to_owned(),
+            export: Some((2, "/exports/orders-0/10-16.5".to_owned())),
+            ..Report::default()
+        };
+        let mut out = Vec::new();
+        reports(&mut out, "dr", std::slice::from_ref(&report), Style::Tarn).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let cells: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        let expected = ["orders", "0", "-", "-", "-", "-", "-", "-", "0", "-", "2:/exports/orders-0/10-16.5"];
+        assert_eq!(cells, expected);
+        let mut out = Vec::new();
+        reports(&mut out, "dr", &[report], Style::Json).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(
+            (&json[0]["exportBrokerId"], &json[0]["exportFile"]),
+            (&2.into(), &"/exports/orders-0/10-16.5".into())
+        );
+        assert!(json[0].get("stoppedAtMs").is_none() && json[0].get("mirroredOffset").is_none());
     }
 }

@@ -29,7 +29,8 @@ fn with_consent_a_log_that_has_parted_is_cut_behind_a_closed_gate_and_compared_a
     assert_eq!(written, [MirrorState::Mirroring]);
     let (reason, said) = partition.notice().expect("it says what was cut");
     assert_eq!(reason, Reason::SourceTruncated);
-    assert!(said.contains("offsets 5 to 9 (5 records)") && said.contains("/exports/t-0"), "{said}");
+    assert!(said.contains("offsets 5 to 9 (5 records)"), "{said}");
+    assert!(said.ends_with("/exports/t-0 on node 1"), "{said}");
     assert_eq!((partition.trouble(), partition.retry_attempt()), (None, 0));
 }
 
@@ -191,6 +192,32 @@ fn what_was_exported_is_said_after_a_restart_and_until_the_binding_is_another() 
     assert_eq!(partition.notice(), None);
     run(&mut partition, &mut written);
     assert_eq!(written, [MirrorState::Mirroring], "nor is it said after the next restart");
+}
+
+#[test]
+fn what_was_exported_is_reported_with_the_next_state_whatever_comes_between() {
+    let cut_under_consent = || {
+        let mut partition = recovered(Truncation::Allowed);
+        partition.compared(&diverged(), None);
+        let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+        assert_eq!(partition.unreported(), None);
+        partition.cut(&cutting, &cut(), 2);
+        partition
+    };
+    let mut partition = cut_under_consent();
+    assert_eq!(partition.unreported(), cut().export.as_ref());
+    partition.state_written(MirrorState::Mirroring, 5, 2);
+    assert_eq!(partition.unreported(), None);
+    // A stop comes before that.
+    let mut partition = cut_under_consent();
+    let stop = Bound { desired: DesiredState::Stopping, version: 3, ..partition.bound() };
+    partition.rebound(Bound { truncation: Truncation::Refused, ..stop });
+    assert_eq!(partition.notice(), None);
+    partition.state_unknown();
+    assert_eq!(partition.unreported(), cut().export.as_ref());
+    partition.state_read(persisted(MirrorState::LogAlignment));
+    partition.state_written(MirrorState::Stopping, 6, 3);
+    assert_eq!(partition.unreported(), None);
 }
 
 /// A partition that had failed and is recovered by version 2, with its gate closed, about to be compared.
