@@ -1,7 +1,10 @@
 //! What is here already when a mirror begins: an empty topic is taken over, records are never, and nothing is
 //! mirrored back to where it came from.
 
+use std::fs;
 use std::time::Duration;
+
+use serde_json::{Value, json};
 use tarn_tests::cluster::Cluster;
 use tarn_tests::compare::{assert_identical, await_mirrored};
 use tarn_tests::tarn::{Tarn, TarnOptions};
@@ -42,6 +45,32 @@ fn a_topic_with_records_of_its_own_is_refused_and_left_as_it_is() {
     assert_eq!(records(&here, "filled"), before);
     // It is no mirror topic, so its clients go on.
     generate(&here, "filled", "1");
+    assert_eq!(records(&here, "filled"), before + 1);
+}
+
+#[test]
+fn a_topic_of_which_nothing_could_be_mirrored_is_given_back_as_it_was() {
+    let (source, here) = two_clusters();
+    generate(&here, "filled", "5");
+    let before = records(&here, "filled");
+    // What is there cannot be exported, so nothing of it is dropped.
+    fs::write(here.data().join("mirror-exports"), "").expect("there is room");
+    here.create_mirror("m", &[("bootstrap.servers", &source.bootstrap())]).ok();
+    let filled = ["--mirror", "m", "--topics", "filled"];
+    here.mirror("start", &[&filled[..], &["--allow-truncation"]].concat()).ok();
+    here.await_failed("m", "filled", "DESTINATION_STORAGE");
+    let stopped = here.mirror("stop", &[&filled[..], &["--json"]].concat()).ok();
+    let stopped: Value =
+        serde_json::from_str(&stopped).unwrap_or_else(|error| panic!("{error} in {stopped}"));
+    let partitions = stopped["partitions"].as_array().expect("it has reports");
+    assert_eq!(partitions.len(), 2);
+    for partition in partitions {
+        assert_eq!((&partition["mirroredOffset"], partition.get("resetOffset")), (&json!(0), None));
+    }
+    assert_eq!(records(&here, "filled"), before, "nothing is dropped, and nothing appended");
+    generate(&here, "filled", "1");
+    let refused = here.mirror("start", &filled).failed_with(PRECONDITION);
+    assert!(refused.contains("LOCAL_RECORDS") && refused.contains("offsets 0 to "), "{refused}");
     assert_eq!(records(&here, "filled"), before + 1);
 }
 
