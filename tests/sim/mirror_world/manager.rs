@@ -433,7 +433,8 @@ impl MirrorWorld {
                     let alignment = match align(&ours, content, &there) {
                         Ok(go_on) => Alignment::GoOn(go_on),
                         Err(Apart(why)) => {
-                            let rest = Rest { why, suffix, compacted_there: false };
+                            let mirrored_end = ours.log_start;
+                            let rest = Rest { why, suffix, mirrored_end, compacted_there: false };
                             judge(&ours, content, &there, None, rest)
                         }
                     };
