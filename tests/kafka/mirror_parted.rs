@@ -113,7 +113,6 @@ fn a_promoted_topic_is_begun_again_with_consent_to_drop_what_was_written_to_it()
 }
 
 #[test]
-#[ignore = "the test above begins a promoted topic again too"]
 fn a_compacted_topic_is_mirrored_again_whole_and_no_key_is_lost() {
     let source = KafkaNode::start(&NodeOptions::default());
     create(&source.bootstrap(), "keyed", &["--partitions", "1", "--config", "cleanup.policy=compact"]);
