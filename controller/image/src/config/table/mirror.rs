@@ -36,7 +36,8 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     /// Whether mirroring goes on after the source elected a leader that was not in sync: what only this cluster has is
     /// exported and dropped.
     "support.unclean.leader.election": Boolean = "false", Any, ClusterWide;
-    /// Most records of a partition that are exported and dropped so; with more it waits for an operator.
+    /// Most records of a partition that are exported and dropped so; with more, or where the topic is compacted and would
+    /// have to be mirrored again whole, it waits for an operator.
     "divergence.max.records": Long = "10000", AtLeast(0), ClusterWide;
     /// Topics that are mirrored as soon as the source has them, as regular expressions.
     "topics.include": List = "", Any, ClusterWide;

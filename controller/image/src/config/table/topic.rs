@@ -106,8 +106,8 @@ pub(super) const OWN_KEYS: &[ConfigKey] = keys! {
     "mirror.support.unclean.leader.election": Boolean = "false", Any, ClusterWide;
     /// Another name of `mirror.support.unclean.leader.election`, which goes before this one.
     "mirror.unclean.leader.election.enable": Boolean = "false", Any, ClusterWide;
-    /// Most records of a partition that are exported and dropped so; with more it waits for an operator. Unset, what is
-    /// set for the mirror.
+    /// Most records of a partition that are exported and dropped so; with more, or where the topic is compacted and would
+    /// have to be mirrored again whole, it waits for an operator. Unset, what is set for the mirror.
     "mirror.divergence.max.records": Long = null, AtLeast(0), ClusterWide;
     /// When appends are flushed: `none`, `group` or `each`; unset, by the number of replicas.
     "tarn.flush": String = null, OneOf(&["none", "group", "each"]), ClusterWide;
