@@ -102,7 +102,7 @@ impl Partition {
     pub fn cut(&mut self, cutting: &Cutting, done: &LogCut, version: i64) {
         self.histories = Histories::Open;
         if let Some(export) = &done.export {
-            self.cuts.notice = Some((cutting.reason, said_of(export).into()));
+            self.cuts.notice = Some((cutting.reason, said_of(cutting.reason, export).into()));
             self.cuts.unreported = Some(export.clone());
         }
         if version == self.bound.version {
@@ -158,12 +158,14 @@ impl Partition {
 }
 
 /// What an operator is told of an export.
-fn said_of(export: &Export) -> String {
+fn said_of(reason: Reason, export: &Export) -> String {
     let Export { broker, from, records, path, .. } = export;
     let last = export.to.plus(-1);
-    format!(
-        "offsets {from} to {last} ({records} records) were not the source's and are exported to {path} on node {broker}"
-    )
+    let why = match reason {
+        Reason::LocalRecords => "were not brought by this mirror",
+        _ => "were not the source's",
+    };
+    format!("offsets {from} to {last} ({records} records) {why} and are exported to {path} on node {broker}")
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use crate::reasons::Reason;
 use crate::state::MirrorState;
 
 impl Partition {
-    /// The state to show: MIRRORING only where it is fetched, and not where that has not helped yet; STOPPING from
-    /// when a stop is wanted until it is done.
+    /// The state to show: MIRRORING only where it is fetched, and not where that has not helped yet; PAUSED where nothing
+    /// is done before it is resumed, whatever is written down; STOPPING from when a stop is wanted until it is done.
     pub fn state(&self) -> MirrorState {
         match self.bound.desired {
             DesiredState::Stopping if self.has_stopped() => return MirrorState::Stopped,
@@ -23,7 +23,9 @@ impl Partition {
         let is_to_mirror = self.bound.desired == DesiredState::Mirroring;
         let Some(persisted) = &self.persisted else { return MirrorState::LogAlignment };
         match persisted.state {
-            Some(MirrorState::Mirroring) if !is_to_mirror => MirrorState::Pausing,
+            Some(MirrorState::Mirroring | MirrorState::Pausing) if !is_to_mirror => MirrorState::Pausing,
+            Some(MirrorState::Failed) if !is_to_mirror => MirrorState::Failed,
+            _ if self.bound.desired == DesiredState::Paused => MirrorState::Paused,
             Some(MirrorState::Mirroring) if self.in_lane && !self.doubted => MirrorState::Mirroring,
             Some(MirrorState::Mirroring) if self.is_to_be_cut() => MirrorState::UleRecovery,
             None | Some(MirrorState::Mirroring | MirrorState::LogAlignment) if self.raising.is_some() => {
@@ -57,10 +59,13 @@ impl Partition {
         Some((failed.reason?, failed.message.clone().unwrap_or_default()))
     }
 
-    /// What is to be shown where nothing is wrong now: what was cut, or else what was missed.
+    /// What is to be shown where nothing is wrong now: what was missed, and what was cut.
     pub fn notice(&self) -> Option<(Reason, Arc<str>)> {
-        let missed = || Some((Reason::SourceGap, Arc::from(self.gaps.said()?)));
-        self.cuts.notice().cloned().or_else(missed)
+        match (self.gaps.said(), self.cuts.notice()) {
+            (None, cut) => cut.cloned(),
+            (Some(missed), None) => Some((Reason::SourceGap, missed.into())),
+            (Some(missed), Some((_, cut))) => Some((Reason::SourceGap, format!("{missed}; {cut}").into())),
+        }
     }
 
     /// Which retry it is in; 0 for none, −1 where it is not tried again.

@@ -386,7 +386,7 @@ fn a_pause_leaves_the_lane_closes_the_gate_and_is_written_down() {
 }
 
 #[test]
-fn a_pause_keeps_every_state_but_mirroring() {
+fn a_pause_keeps_every_state_but_mirroring_and_shows_that_nothing_is_done() {
     for state in
         [None, Some(MirrorState::LogAlignment), Some(MirrorState::Stopped), Some(MirrorState::Failed)]
     {
@@ -396,7 +396,9 @@ fn a_pause_keeps_every_state_but_mirroring() {
         let reason = Some(Reason::CorruptBatch);
         partition.state_read(Persisted { state, reason, version: 1, ..Persisted::default() });
         assert_eq!(partition.want(u64::MAX), Want::Nothing, "{state:?}");
-        assert_eq!(partition.state(), state.unwrap_or(MirrorState::LogAlignment));
+        let is_failed = state == Some(MirrorState::Failed);
+        let shown = if is_failed { MirrorState::Failed } else { MirrorState::Paused };
+        assert_eq!(partition.state(), shown, "{state:?}");
     }
 }
 

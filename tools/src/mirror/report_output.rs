@@ -67,16 +67,16 @@ fn at_risk(reports: &[Report]) -> String {
     if unknown < reports.len() {
         let of = if unknown > 0 { "of the others, nothing" } else { "Nothing" };
         parts.push(match records {
-            0 => format!("{of} that the source is known to have had is missing"),
+            0 => format!("{of} that the source had at its last answer is missing"),
             records => format!(
-                "missing records that the source is known to have had: {}, of {behind} partitions",
+                "missing records that the source had at its last answer: {}, of {behind} partitions",
                 thousands(records)
             ),
         });
     }
     if let Some(oldest_ms) = reports.iter().filter_map(age_ms).max() {
         parts.push(format!(
-            "when they were stopped its last answer was up to {:.1} s old, and what it took since is not known",
+            "that was up to {:.1} s old when they were stopped, and what it took since is not known",
             oldest_ms as f64 / 1000.0
         ));
     }
@@ -229,15 +229,14 @@ mod tests {
         };
         assert_eq!(
             at_risk(&[report(Some(10), 0)]),
-            "Nothing that the source is known to have had is missing; when they were stopped its last answer was up to \
-             2.5 s old, and what it took since is not known"
+            "Nothing that the source had at its last answer is missing; that was up to 2.5 s old when they were \
+             stopped, and what it took since is not known"
         );
         assert_eq!(
             at_risk(&[report(Some(1510), 2), report(Some(10), 0), report(None, 0)]),
             "Partitions of which nothing is known, because the source has not answered since Tarn started or they were \
-             begun: 1 of 3; missing records that the source is known to have had: 1,500, of 1 partitions; when they \
-             were stopped its last answer was up to 2.5 s old, and what it took since is not known; aborted \
-             transactions: 2"
+             begun: 1 of 3; missing records that the source had at its last answer: 1,500, of 1 partitions; that was \
+             up to 2.5 s old when they were stopped, and what it took since is not known; aborted transactions: 2"
         );
         let nothing = at_risk(&[report(None, 0)]);
         assert!(nothing.ends_with("1 of 1") && !nothing.contains("missing"), "{nothing}");

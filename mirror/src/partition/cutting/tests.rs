@@ -32,6 +32,11 @@ fn with_consent_a_log_that_has_parted_is_cut_behind_a_closed_gate_and_compared_a
     assert!(said.contains("offsets 5 to 9 (5 records)"), "{said}");
     assert!(said.ends_with("/exports/t-0 on node 1"), "{said}");
     assert_eq!((partition.trouble(), partition.retry_attempt()), (None, 0));
+    // What is missing for good is told as well, and first.
+    partition.missed(crate::gaps::Gap { first: Offset(5), next: Offset(9) });
+    let (reason, both) = partition.notice().expect("it says both");
+    assert_eq!(reason, Reason::SourceGap);
+    assert!(both.starts_with("offsets 5 to 8 (4) were removed") && both.ends_with(&*said), "{both}");
 }
 
 #[test]
