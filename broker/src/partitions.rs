@@ -19,6 +19,7 @@ use tarn_mirror::local_cluster::{LocalError, MirrorAppend, MirrorAppended, Mirro
 use tarn_record::{Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_wire::ErrorCode;
+use tracing::info;
 
 use crate::envelope::{Acks, AppendRequest, FetchRead, Produced};
 use crate::interest::{FetchedPartition, InterestId, Interests};
@@ -202,6 +203,7 @@ impl Partitions {
                 };
                 let before = (replica.high_watermark(), replica.log().start());
                 let appended = replica.append_mirrored(append, now);
+                tell_emptied(replica, before.1);
                 self.removals.extend(replica.take_removals());
                 if before != (replica.high_watermark(), replica.log().start()) {
                     self.news_of(append.partition);
@@ -439,6 +441,15 @@ fn answer(done: Vec<Done<WaitingProduce>>) {
 fn wake(flag: Option<&Flag>) {
     if let Some(flag) = flag {
         flag.raise();
+    }
+}
+
+/// Says that the source has removed all that was here.
+fn tell_emptied(replica: &Replica, start_before: Offset) {
+    let log = replica.log();
+    if log.start() == log.end() && log.start() > start_before {
+        let (topic, partition, to) = (replica.topic(), replica.partition().partition, log.start());
+        info!(%topic, %partition, from = %start_before, %to, "the source has removed all that was mirrored, and so has this cluster");
     }
 }
 

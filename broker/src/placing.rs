@@ -331,6 +331,10 @@ fn replica(
 /// Says what was cut off a log, and what else was not as it should be.
 fn tell_recovery(topic: &str, partition: TopicIdPartition, opening: &Opening, report: &RecoveryReport) {
     let partition = partition.partition;
+    if report.lost_all_segments {
+        let Opening { log_start, recovery_point: flushed, .. } = *opening;
+        error!(%topic, %partition, %log_start, %flushed, "no segment is left of a log: its records are gone, and it begins where it was flushed");
+    }
     if let Some(from) = report.cut_from {
         let (bytes, segments) = (report.cut_bytes, report.dropped_segments);
         if from < opening.recovery_point {

@@ -55,6 +55,8 @@ pub struct RecoveryReport {
     pub cut_from: Option<Offset>,
     /// Segments that were dropped because one before them was damaged.
     pub dropped_segments: usize,
+    /// There was no segment left of a log of which something was flushed: it begins where that ended.
+    pub lost_all_segments: bool,
     /// The recovery point lay above the end of the log or in damage, so the whole log was checked.
     pub distrusted_recovery_point: bool,
     /// Segments whose indexes were built anew.
@@ -134,7 +136,9 @@ pub(crate) fn open(
     let believed =
         mark.unwrap_or(TruncationMark { recovery_point: opening.recovery_point, start: opening.log_start });
     log.start = opening.log_start.min(believed.start);
-    let mut report = RecoveryReport::default();
+    let is_empty = listing.segments.is_empty() && mark.is_none();
+    let lost_all_segments = is_empty && opening.recovery_point > opening.log_start;
+    let mut report = RecoveryReport { lost_all_segments, ..RecoveryReport::default() };
     let on_disk = opening.recovery_point.min(believed.recovery_point);
     place_segments(&mut log, &listing, believed.recovery_point, now)?;
     let mut opener =

@@ -225,6 +225,25 @@ fn what_was_flushed_is_not_checked_again() {
 }
 
 #[test]
+fn a_log_without_segments_begins_where_it_was_flushed_and_says_that_all_is_gone() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    fill(&mut log, 30);
+    flush(&mut log);
+    let recovery_point = log.recovery_point();
+    drop(log);
+    for entry in fs::read_dir(world.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().is_some_and(|name| name != "partition.metadata") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    let (log, report) = world.open_unclean(recovery_point.0);
+    assert!(report.lost_all_segments && recovery_point > Offset(0));
+    assert_eq!((log.start(), log.end()), (recovery_point, recovery_point), "no offset is given twice");
+}
+
+#[test]
 fn a_recovery_point_above_the_end_is_another_logs_and_is_not_believed() {
     let world = World::new(segments_of(600));
     let mut log = world.create();
