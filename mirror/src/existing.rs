@@ -23,8 +23,8 @@ pub struct LocalRange {
     pub from: Offset,
     /// The offset after the last.
     pub to: Offset,
-    /// How many records are in between.
-    pub records: u64,
+    /// What is in between.
+    pub suffix: Suffix,
 }
 
 /// True where a partition holds something that a mirror must not be laid over unasked.
@@ -64,21 +64,21 @@ pub fn ranges(
     suffixes: impl IntoIterator<Item = Option<Suffix>>,
 ) -> Vec<LocalRange> {
     let range = |(&(partition, from), suffix): (&(TopicIdPartition, Offset), Option<Suffix>)| {
-        let (to, records) = (ends.get(&partition)?.log_end, suffix?.records);
-        (records > 0).then_some(LocalRange { partition, from, to, records })
+        let (to, suffix) = (ends.get(&partition)?.log_end, suffix?);
+        (!suffix.holds_no_records()).then_some(LocalRange { partition, from, to, suffix })
     };
     places.iter().zip(suffixes).filter_map(range).collect()
 }
 
 /// A sentence about ranges; `None` where there is none.
 pub fn said(ranges: &[LocalRange]) -> Option<String> {
-    let LocalRange { partition, from, to, records } = ranges.first()?;
+    let LocalRange { partition, from, to, suffix } = ranges.first()?;
     let more = match ranges.len() {
         1 => String::new(),
         count => format!(" (and {} more partitions)", count - 1),
     };
     Some(format!(
-        "partition {}: offsets {from} to {} ({records} records) were not brought by the mirror and would be \
+        "partition {}: offsets {from} to {} ({suffix}) were not brought by the mirror and would be \
          dropped{more}; --allow-truncation exports and drops them",
         partition.partition,
         to.plus(-1)
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_ended_the_log_for_its_mirror_is_no_range() {
-        let suffix = |records| Some(Suffix { records, control_records: 2 });
+        let suffix = |records| Some(Suffix { records, control_records: 2, has_more: false });
         let places = [(partition(), Offset(7))];
         let found = |suffix| ranges(&places, &[(partition(), ends())].into(), [suffix]);
         assert_eq!(found(suffix(0)), []);

@@ -131,8 +131,9 @@ impl Alignment {
         };
         let records = parted.suffix.records;
         // A marker that the source had and has not any more is no end of this mirror's.
-        let holds_nothing = records == 0 && reason == Reason::LocalRecords;
-        let is_few = allowed.divergence_records_max.is_some_and(|max| records <= max);
+        let holds_nothing = parted.suffix.holds_no_records() && reason == Reason::LocalRecords;
+        let is_few =
+            allowed.divergence_records_max.is_some_and(|max| !parted.suffix.has_more && records <= max);
         let ground = match () {
             () if holds_nothing => Ground::NoRecords,
             () if allowed.consent => Ground::Consent,
@@ -145,7 +146,7 @@ impl Alignment {
 
 impl Parted {
     fn cutting(&self, reason: Reason, ground: Ground) -> Cutting {
-        let holds_records = self.suffix.records > 0;
+        let holds_records = !self.suffix.holds_no_records();
         let cut = match self.common {
             Some(point) if !(self.compacted && holds_records) => Cut::From(point.offset),
             _ => Cut::All { begins_at: self.source_log_start },
@@ -159,7 +160,7 @@ impl Parted {
         if let (Reason::SourceTruncated, Some(max)) = (reason, allowed.divergence_records_max) {
             said.push_str(&format!(", more than mirror.divergence.max.records={max}"));
         }
-        if self.compacted && self.suffix.records > 0 {
+        if self.compacted && !self.suffix.holds_no_records() {
             said.push_str("; the topic is compacted, so all of it would have to be mirrored again");
         }
         said.push_str("; recover --allow-truncation exports and drops them");
@@ -175,8 +176,7 @@ impl fmt::Display for Parted {
         if from >= log_end {
             return write!(f, "no offset here is common with the source");
         }
-        let records = suffix.records;
-        write!(f, "offsets {from} to {} ({records} records) are here and not at the source", log_end.plus(-1))
+        write!(f, "offsets {from} to {} ({suffix}) are here and not at the source", log_end.plus(-1))
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
     }
 
     fn rest(records: u64, compacted_there: bool) -> Rest {
-        let suffix = Suffix { records, control_records: 2 };
+        let suffix = Suffix { records, control_records: 2, has_more: false };
         Rest { why: "the source is another".to_owned(), suffix, compacted_there }
     }
 

@@ -1,6 +1,6 @@
 //! Comparing the histories of partitions with one source broker, many at once: epochs and ends for all of
 //! them, and the newest batch of those whose epochs and ends agree. Where that does not prove that the log here is a
-//! beginning of the source's, `parting` goes on.
+//! beginning of the source's, `parting` goes on: in work of its own, which those that agree do not wait for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
 use super::job::{Item, Outcome, Site};
-use super::parting;
+use super::parting::Open;
 use crate::alignment::{
     Apart, BatchThere, Content, GoOn, SameBatch, SourceLog, align, compare_batch, has_batch_to_compare,
 };
@@ -44,20 +44,37 @@ struct Agrees {
 
 /// Compares; one outcome for each item, in their order.
 pub(super) async fn compare(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
-    let mut outcomes: BTreeMap<usize, Outcome> = BTreeMap::new();
+    let Looked { mut outcomes, open } = look(site, cluster, items).await;
+    let apart = |open: Open| (open.asked.index, Outcome::Apart(open.asked.leader, open.why));
+    outcomes.extend(open.into_iter().map(apart));
+    in_order(outcomes, items)
+}
+
+/// What comparing came to: outcomes by the items' places, and those that are open.
+pub(super) struct Looked {
+    pub(super) outcomes: BTreeMap<usize, Outcome>,
+    pub(super) open: Vec<Open>,
+}
+
+/// Compares as far as that takes a few questions.
+pub(super) async fn look(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Looked {
+    let (mut outcomes, mut open) = (BTreeMap::new(), Vec::new());
     let asked = here(cluster, items, &mut outcomes).await;
     match &site.endpoint {
         Some(endpoint) => {
-            let mut open = Vec::new();
             let agrees = compare_epochs(site, endpoint, cluster, asked, &mut open, &mut outcomes).await;
             compare_batches(site, endpoint, agrees, &mut open, &mut outcomes).await;
-            parting::find(site, endpoint, cluster, open, &mut outcomes).await;
         }
         None => {
             let lost = |asked: Asked| (asked.index, Outcome::SourceLost(ErrorCode::BROKER_NOT_AVAILABLE));
             outcomes.extend(asked.into_iter().map(lost));
         }
     }
+    Looked { outcomes, open }
+}
+
+/// One outcome for each item.
+pub(super) fn in_order(mut outcomes: BTreeMap<usize, Outcome>, items: &[Item]) -> Vec<Outcome> {
     let missing = || Outcome::Failed(Reason::DestinationNoLeader, "the log's end is not known".to_owned());
     (0..items.len()).map(|index| outcomes.remove(&index).unwrap_or_else(missing)).collect()
 }
@@ -71,7 +88,7 @@ async fn here(
     let ends = cluster.ends(items.iter().map(|item| item.partition).collect()).await;
     let mut asked = Vec::new();
     for (index, (item, ours)) in items.iter().zip(ends).enumerate() {
-        let Want::Compare(leader) = item.want else { continue };
+        let (Want::Compare(leader) | Want::Search(leader)) = item.want else { continue };
         match ours {
             Ok(ours) => {
                 let question = Question {
@@ -97,7 +114,7 @@ async fn compare_epochs(
     endpoint: &Endpoint,
     cluster: &impl LocalCluster,
     asked: Vec<Asked>,
-    open: &mut Vec<parting::Open>,
+    open: &mut Vec<Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
 ) -> Vec<Agrees> {
     let questions: Vec<Question> = asked.iter().map(|asked| asked.question.clone()).collect();
@@ -127,7 +144,7 @@ async fn compare_epochs(
             Ok(go_on) => {
                 outcomes.insert(asked.index, Outcome::Compared(asked.leader, Alignment::GoOn(go_on)));
             }
-            Err(Apart(why)) => open.push(parting::Open { asked, source, why }),
+            Err(Apart(why)) => open.push(Open { asked, source, why }),
         }
     }
     with_newest_batches(cluster, agree, outcomes).await
@@ -163,7 +180,7 @@ async fn compare_batches(
     site: &Site,
     endpoint: &Endpoint,
     agrees: Vec<Agrees>,
-    open: &mut Vec<parting::Open>,
+    open: &mut Vec<Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
 ) {
     if agrees.is_empty() {
@@ -205,7 +222,7 @@ async fn look_at_others(
     site: &Site,
     endpoint: &Endpoint,
     other: Vec<(Agrees, String)>,
-    open: &mut Vec<parting::Open>,
+    open: &mut Vec<Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
 ) {
     let topics: BTreeSet<Arc<str>> =
@@ -225,7 +242,7 @@ async fn look_at_others(
                     Outcome::Compared(asked.leader, Alignment::GoOn(go_on))
                 }
                 Some(_) => {
-                    open.push(parting::Open { asked, source, why });
+                    open.push(Open { asked, source, why });
                     continue;
                 }
                 None => Outcome::SourceLost(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),

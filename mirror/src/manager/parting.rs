@@ -1,5 +1,6 @@
 //! Finding where logs part from those of one source broker, many at once: what each search has to know next is asked
-//! in one request for all, here and there in turn, until all have ended.
+//! in one request for all, here and there in turn, until all have ended. What comparing has found open is compared
+//! once more before: whatever else is decided follows from one look at both logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,11 +9,12 @@ use tarn_record::{BatchHeader, Epoch, Offset, TopicIdPartition};
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
-use super::compare::{Asked, batch_limits, refused_by_source, unreached};
-use super::job::{Outcome, Site};
+use super::compare::{Asked, Looked, batch_limits, in_order, look, refused_by_source, unreached};
+use super::job::{Item, Outcome, Site};
 use crate::alignment::{BatchThere, Content, EpochEnd, SourceLog};
 use crate::common_point::{Ask, CommonPoint, Logs, Proof, Search};
-use crate::local_cluster::{LocalCluster, LocalError};
+use crate::limits;
+use crate::local_cluster::{CountOrder, LocalCluster, LocalError};
 use crate::parted::{Rest, judge};
 use crate::source::batches::{self, BatchQuestion};
 use crate::source::offsets::{self, EpochQuestion};
@@ -35,15 +37,25 @@ struct Searching {
 
 type Outcomes = BTreeMap<usize, Outcome>;
 
-/// Finds where the logs part, and judges what stands behind.
-pub(super) async fn find(
+/// Finds where the logs part, and judges what stands behind; one outcome for each item, in their order.
+pub(super) async fn search(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
+    let Looked { mut outcomes, open } = look(site, cluster, items).await;
+    if let Some(endpoint) = &site.endpoint {
+        find(site, endpoint, cluster, open, &mut outcomes).await;
+    }
+    in_order(outcomes, items)
+}
+
+async fn find(
     site: &Site,
     endpoint: &Endpoint,
     cluster: &impl LocalCluster,
     open: Vec<Open>,
     outcomes: &mut Outcomes,
 ) {
-    let Some(broker) = open.first().map(|open| open.asked.leader.broker) else { return };
+    if open.is_empty() {
+        return;
+    }
     let mut searching = with_policies(site, endpoint, open, outcomes).await;
     let mut found = Vec::new();
     while !searching.is_empty() {
@@ -58,13 +70,15 @@ pub(super) async fn find(
             }
         }
         let Asks { batches_here, epochs_here, epochs_there, batches_there } = asks;
+        site.has_answers();
         searching.extend(ask_batches_here(cluster, batches_here, outcomes).await);
         searching.extend(ask_epochs_here(cluster, epochs_here, outcomes).await);
+        site.asks();
         searching.extend(ask_epochs_there(site, endpoint, epochs_there, outcomes).await);
         searching.extend(ask_batches_there(site, endpoint, batches_there, outcomes).await);
-        site.heard_of(broker);
     }
-    judge_all(cluster, found, outcomes).await;
+    site.has_answers();
+    judge_all(site, cluster, found, outcomes).await;
 }
 
 /// What all searches have to know next.
@@ -235,17 +249,25 @@ fn there<T>(
 
 /// Counts what stands behind the common points, and says what the searches have come to.
 async fn judge_all(
+    site: &Site,
     cluster: &impl LocalCluster,
     found: Vec<(Searching, Option<CommonPoint>)>,
     outcomes: &mut Outcomes,
 ) {
-    let from = |(one, point): &(Searching, Option<CommonPoint>)| {
-        (one.partition(), point.map_or(one.open.asked.question.ours.log_start, |point| point.offset))
-    };
     if found.is_empty() {
         return;
     }
-    let suffixes = cluster.suffixes(found.iter().map(from).collect()).await;
+    let image = cluster.image();
+    let order = |(one, point): &(Searching, Option<CommonPoint>)| {
+        let configs = image.configs().topic(&one.open.asked.question.topic);
+        let given_up = site.config.divergence_records_max(configs).unwrap_or(0);
+        CountOrder {
+            partition: one.partition(),
+            from: point.map_or(one.open.asked.question.ours.log_start, |point| point.offset),
+            records_max: limits::COUNTED_RECORDS_MAX.max(given_up),
+        }
+    };
+    let suffixes = cluster.suffixes(found.iter().map(order).collect()).await;
     for ((one, common), suffix) in found.into_iter().zip(suffixes) {
         let Searching { open: Open { asked, source, why }, compacted_there, .. } = one;
         let outcome = match suffix {

@@ -57,10 +57,12 @@ impl Partition {
         Some((failed.reason?, failed.message.clone().unwrap_or_default()))
     }
 
-    /// What is to be shown where nothing is wrong now: what was cut, or else what was missed.
+    /// What is to be shown where nothing is wrong now: what is searched for, what was cut, or else what was missed.
     pub fn notice(&self) -> Option<(Reason, Arc<str>)> {
+        let is_to_mirror = self.bound.desired == DesiredState::Mirroring;
+        let searched = self.search_notice().filter(|_| is_to_mirror);
         let missed = || Some((Reason::SourceGap, Arc::from(self.gaps.said()?)));
-        self.cuts.notice().cloned().or_else(missed)
+        searched.or_else(|| self.cuts.notice().cloned()).or_else(missed)
     }
 
     /// Which retry it is in; 0 for none, −1 where it is not tried again.

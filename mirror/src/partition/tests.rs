@@ -552,8 +552,12 @@ proptest! {
                     partition.failed(reason, "why".into(), now, 0.5, &POLICY);
                 }
                 Fact::Parts(records) => {
-                    if let Want::Compare(_) = partition.want(now) {
-                        partition.compared(&Alignment::Diverged(parted(records)), Some(2));
+                    match partition.want(now) {
+                        Want::Compare(_) => partition.apart("it ends there before".into()),
+                        Want::Search(_) => {
+                            partition.compared(&Alignment::Diverged(parted(records)), Some(2));
+                        }
+                        _ => {}
                     }
                 }
                 Fact::Behind(epoch) => partition.fell_behind(Epoch(epoch)),
@@ -578,7 +582,7 @@ proptest! {
                         prop_assert!(next.may_follow(before), "{} after {:?}", next, before);
                     }
                     if partition.bound().desired == DesiredState::Stopping {
-                        let asks_source = matches!(want, Want::SourceMetadata | Want::Compare(_));
+                        let asks_source = matches!(want, Want::SourceMetadata | Want::Compare(_) | Want::Search(_));
                         prop_assert!(!asks_source && !matches!(want, Want::OpenGate | Want::Fetch(..)));
                     }
                     if want == Want::EndLog {
@@ -667,7 +671,7 @@ fn do_step(partition: &mut Partition, want: Want, now_ms: u64) {
             }
         }
         Want::SourceMetadata => partition.source_seen(Some(leader(1, 5))),
-        Want::Compare(_) => partition.compared(&go_on(), None),
+        Want::Compare(_) | Want::Search(_) => partition.compared(&go_on(), None),
         Want::Cut(cutting) => partition.cut(&cutting, &cut(), partition.bound().version),
         Want::RaiseEpoch(above) => partition.raise_asked(above, now_ms),
         Want::CloseGate => partition.gate_closed(),
@@ -740,7 +744,7 @@ pub(super) fn parted(records: u64) -> Parted {
         common: Some(CommonPoint { epoch: Epoch(1), offset: Offset(5) }),
         from: Offset(5),
         log_end: Offset(10),
-        suffix: Suffix { records, control_records: 0 },
+        suffix: Suffix { records, ..Suffix::default() },
         source_log_start: Offset(0),
         compacted: false,
     }

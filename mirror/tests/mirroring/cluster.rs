@@ -67,6 +67,8 @@ pub(crate) struct State {
     pub(crate) told: BTreeMap<TopicIdPartition, KnownState>,
     /// Ends of logs are copied as long as the disk takes, which is for ever.
     pub(crate) copies_for_ever: bool,
+    /// Records are counted as long as there are any, which is for ever.
+    pub(crate) counts_for_ever: bool,
     /// Replicas of this cluster lack the last record of every log.
     pub(crate) lacks_replicas: bool,
     /// Owning cores end no log.
@@ -482,9 +484,14 @@ impl LocalCluster for Cluster {
         epochs.into_iter().map(|(partition, epoch)| Ok(state.logs[&partition].epoch_end(epoch))).collect()
     }
 
-    async fn suffixes(&self, places: Vec<(TopicIdPartition, Offset)>) -> Vec<Result<Suffix, LocalError>> {
+    async fn suffixes(&self, orders: Vec<CountOrder>) -> Vec<Result<Suffix, LocalError>> {
+        self.count("count");
+        if self.state().counts_for_ever {
+            return std::future::pending().await;
+        }
         let state = self.state();
-        places.into_iter().map(|(partition, from)| Ok(state.logs[&partition].suffix(from))).collect()
+        let count = |order: CountOrder| state.logs[&order.partition].suffix(order.from, order.records_max);
+        orders.into_iter().map(|order| Ok(count(order))).collect()
     }
 
     async fn cut_logs(&self, orders: Vec<CutOrder>) -> Vec<Result<LogCut, LocalError>> {

@@ -1,6 +1,7 @@
 //! Logs that are no beginning of their source's, whole: found, left alone, or exported, cut and mirrored again.
 
 use tarn_image::config::server::MirrorNodeConfig;
+use tarn_mirror::limits;
 use tarn_mirror::local_cluster::Cut;
 use tarn_mirror::manager::Standing;
 use tarn_mirror::reasons::Reason;
@@ -101,6 +102,49 @@ fn a_stop_does_not_wait_for_an_export_that_takes_as_long_as_the_disk_does() {
         Some(before)
     );
     assert!(cluster.state().cuts.is_empty());
+}
+
+#[test]
+fn a_partition_whose_histories_have_parted_holds_up_no_other_of_its_source_broker() {
+    let (source, serving, cluster, mirror) = mirrored();
+    source.topic("calm", 3, 3);
+    cluster.bind_as("calm", source.id("calm"), 3, "mirroring:1");
+    eventually(|| caught_up(&source, &cluster, "calm", 3));
+    cluster.state().counts_for_ever = true;
+    drop(serving);
+    elect_uncleanly(&source, 2);
+    (0..3).for_each(|partition| produce(&source, "calm", partition, 2));
+    let _serving = source.serve();
+    eventually(|| cluster.state().asked.get("count").is_some_and(|asked| *asked > 0));
+    eventually(|| caught_up(&source, &cluster, "calm", 3));
+    // They are compared again while the other one is still searched.
+    source.log("calm", 1, |log| log.lead_in(4));
+    produce(&source, "calm", 1, 2);
+    eventually(|| caught_up(&source, &cluster, "calm", 3));
+    let standing = mirror.standing(&cluster, "orders", 0).expect("it is mirrored");
+    assert_eq!(
+        (standing.state, standing.reason, standing.retry_attempt),
+        (MirrorState::LogAlignment, Some(Reason::ComparingHistories), 0)
+    );
+    assert!(standing.message.is_some_and(|said| said.contains("ends at") && said.contains("searched for")));
+    cluster.want("orders", "stopping:2");
+    eventually(|| cluster.wanted("orders") == "stopped:2");
+    assert!(cluster.state().cuts.is_empty());
+}
+
+#[test]
+fn of_more_than_is_counted_the_range_is_exact() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 3);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    cluster.bind("orders", source.id("orders"), Vec::new());
+    let records = limits::COUNTED_RECORDS_MAX as usize + 1;
+    write(&cluster, records);
+    let mirror = Mirroring::begin(&cluster);
+    let message = failed(&cluster, &mirror).message.unwrap_or_default();
+    let range = format!("offsets 0 to {} (more than {} records)", records - 1, records - 1);
+    assert!(message.contains(&range), "{message}");
 }
 
 #[test]

@@ -7,10 +7,11 @@ use std::rc::Rc;
 use tarn_image::DesiredState;
 use tarn_image::config::mirror::Patterns;
 use tarn_mirror::existing::{LocalRange, holds_records, places, ranges, said};
-use tarn_mirror::local_cluster::LocalCluster;
+use tarn_mirror::limits;
+use tarn_mirror::local_cluster::{CountOrder, LocalCluster};
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::state::MirrorState;
-use tarn_record::{TopicId, TopicIdPartition};
+use tarn_record::{Offset, TopicId, TopicIdPartition};
 use tarn_wire::messages::recover_mirror_topics_request::MirrorTopicName;
 use tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic;
 use tarn_wire::messages::start_mirror_topics_response::{MirrorTopicResult, MirrorTruncation};
@@ -186,7 +187,12 @@ async fn local_ranges(
     if places.is_empty() {
         return Ok(Vec::new());
     }
-    let suffixes = MirrorHost::new(core.clone()).suffixes(places.clone()).await;
+    let order = |&(partition, from): &(TopicIdPartition, Offset)| CountOrder {
+        partition,
+        from,
+        records_max: limits::COUNTED_RECORDS_MAX,
+    };
+    let suffixes = MirrorHost::new(core.clone()).suffixes(places.iter().map(order).collect()).await;
     Ok(ranges(&places, &ends, suffixes.into_iter().map(Result::ok)))
 }
 
