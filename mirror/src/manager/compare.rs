@@ -18,7 +18,7 @@ use crate::local_cluster::{LastPosition, LocalCluster};
 use crate::parted::Alignment;
 use crate::partition::Want;
 use crate::reasons::Reason;
-use crate::source::batches::{self, BatchLimits, BatchQuestion};
+use crate::source::batches::{self, BatchLimits, BatchQuestion, Unanswered};
 use crate::source::metadata::SourceLeader;
 use crate::source::offsets::{self, Question};
 use crate::source::{SourceError, configs};
@@ -200,16 +200,17 @@ async fn compare_batches(
             return;
         }
     };
-    let mut other: Vec<(Agrees, String)> = Vec::new();
+    let mut other: Vec<(Agrees, InItsPlace)> = Vec::new();
     for (agrees, answer) in agrees.into_iter().zip(answers) {
         let same = answer.map(|theirs: BatchThere| compare_batch(&agrees.ours, &theirs));
         let Agrees { asked, go_on, .. } = &agrees;
         match same {
-            Ok(SameBatch::Another(why)) => other.push((agrees, why)),
+            Ok(SameBatch::Another(why)) => other.push((agrees, InItsPlace::Another(why))),
+            Err(Unanswered::Empty) => other.push((agrees, InItsPlace::Nothing)),
             Ok(SameBatch::Same | SameBatch::Cleaned) => {
                 outcomes.insert(asked.index, Outcome::Compared(asked.leader, Alignment::GoOn(*go_on)));
             }
-            Err(code) => {
+            Err(Unanswered::Refused(code)) => {
                 outcomes.insert(asked.index, refused_by_source(code));
             }
         }
@@ -217,11 +218,19 @@ async fn compare_batches(
     look_at_others(site, endpoint, other, open, outcomes).await;
 }
 
-/// Another batch is another history, unless a cleaner may have removed ours.
+/// What the source sends where the newest batch here is.
+enum InItsPlace {
+    /// Another batch, and which.
+    Another(String),
+    /// Nothing.
+    Nothing,
+}
+
+/// Another batch is another history, unless a cleaner may have removed ours; and nothing is none, unless it may.
 async fn look_at_others(
     site: &Site,
     endpoint: &Endpoint,
-    other: Vec<(Agrees, String)>,
+    other: Vec<(Agrees, InItsPlace)>,
     open: &mut Vec<Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
 ) {
@@ -235,22 +244,35 @@ async fn look_at_others(
         Ok(client) => configs::compacted(&client, &topics).await,
         Err(error) => Err(error),
     };
-    for (Agrees { asked, source, go_on, .. }, why) in other {
-        let outcome = match &compacted {
-            Ok(compacted) => match compacted.get(&*asked.question.topic).copied() {
-                Some(there) if there || asked.question.ours.compacted => {
-                    Outcome::Compared(asked.leader, Alignment::GoOn(go_on))
-                }
-                Some(_) => {
-                    open.push(Open { asked, source, why });
-                    continue;
-                }
-                None => Outcome::SourceLost(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-            },
-            Err(error) => unreached(error),
+    for (Agrees { asked, source, go_on, ours }, there) in other {
+        let is_compacted = match &compacted {
+            Ok(compacted) => compacted.get(&*asked.question.topic).copied(),
+            Err(error) => {
+                outcomes.insert(asked.index, unreached(error));
+                continue;
+            }
+        };
+        let is_compacted = is_compacted.map(|there| there || asked.question.ours.compacted);
+        let outcome = match (is_compacted, there) {
+            (None, _) => Outcome::SourceLost(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            (Some(true), _) => Outcome::Compared(asked.leader, Alignment::GoOn(go_on)),
+            (Some(false), InItsPlace::Another(why)) => {
+                open.push(Open { asked, source, why });
+                continue;
+            }
+            (Some(false), InItsPlace::Nothing) => sends_nothing(&ours),
         };
         outcomes.insert(asked.index, outcome);
     }
+}
+
+/// The source sends nothing where this batch is, of which no cleaner can have removed anything: it is asked again.
+pub(super) fn sends_nothing(ours: &BatchHeader) -> Outcome {
+    let offset = ours.last_offset();
+    let why = format!(
+        "the source sends nothing at offset {offset}, which is below its high watermark; it is asked again"
+    );
+    Outcome::Failed(Reason::ComparingHistories, why)
 }
 
 /// How much may be fetched to compare batches.

@@ -9,14 +9,16 @@ use tarn_record::{BatchHeader, Epoch, Offset, TopicIdPartition};
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
-use super::compare::{Asked, Looked, batch_limits, in_order, look, refused_by_source, unreached};
+use super::compare::{
+    Asked, Looked, batch_limits, in_order, look, refused_by_source, sends_nothing, unreached,
+};
 use super::job::{Item, Outcome, Site};
 use crate::alignment::{BatchThere, Content, EpochEnd, SourceLog};
 use crate::common_point::{Ask, CommonPoint, Logs, Proof, Search};
 use crate::limits;
 use crate::local_cluster::{CountOrder, LocalCluster, LocalError};
 use crate::parted::{Rest, judge};
-use crate::source::batches::{self, BatchQuestion};
+use crate::source::batches::{self, BatchQuestion, Unanswered};
 use crate::source::offsets::{self, EpochQuestion};
 use crate::source::{SourceError, configs};
 
@@ -206,8 +208,19 @@ async fn ask_batches_there(
         ours: *ours,
     };
     let questions: Vec<BatchQuestion> = asked.iter().map(question).collect();
-    let answers = batches::ask(&site.connections, endpoint, &questions, &batch_limits(site)).await;
-    let answers = there(answers, asked.len());
+    let answers = match batches::ask(&site.connections, endpoint, &questions, &batch_limits(site)).await {
+        Ok(answers) => questions
+            .iter()
+            .zip(answers)
+            .map(|(question, answer)| {
+                answer.map_err(|why| match why {
+                    Unanswered::Refused(code) => refused_by_source(code),
+                    Unanswered::Empty => sends_nothing(&question.ours),
+                })
+            })
+            .collect(),
+        Err(error) => asked.iter().map(|_| Err(unreached(&error))).collect(),
+    };
     told(asked, answers, outcomes, |search, theirs: BatchThere| search.batch_there(&theirs))
 }
 

@@ -71,13 +71,7 @@ fn more_than_the_configuration_gives_up_waits_for_an_operator() {
 fn a_source_that_was_restored_is_searched_for_the_last_batch_that_is_the_same() {
     let (source, serving, cluster, mirror) = mirrored();
     drop(serving);
-    // The same epoch, other records from the third batch on, and a longer log than before.
-    let parts_at = source.log("orders", 0, |log| {
-        log.batches.truncate(3);
-        log.rewrite_newest();
-        (0..9).for_each(|_| log.produce_another(2));
-        log.batches[2].0
-    });
+    let parts_at = restore_with_others_from(&source, 3);
     let _serving = source.serve();
     let message = failed(&cluster, &mirror).message.unwrap_or_default();
     assert!(message.contains(&format!("offsets {parts_at} to ")), "{message}");
@@ -145,6 +139,34 @@ fn of_more_than_is_counted_the_range_is_exact() {
     let message = failed(&cluster, &mirror).message.unwrap_or_default();
     let range = format!("offsets 0 to {} (more than {} records)", records - 1, records - 1);
     assert!(message.contains(&range), "{message}");
+}
+
+#[test]
+fn a_source_that_sends_nothing_for_a_while_has_no_other_history() {
+    let (source, serving, cluster, mirror) = mirrored();
+    cluster.configure("support.unclean.leader.election", "true");
+    drop(serving);
+    source.state().sends_nothing_below = i64::MAX;
+    let serving = source.serve();
+    let waits = |now: &Standing| {
+        let says = now.message.as_ref().is_some_and(|said| said.contains("sends nothing at offset"));
+        says && (now.state, now.reason) == (MirrorState::LogAlignment, Some(Reason::ComparingHistories))
+    };
+    eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(waits));
+    source.state().sends_nothing_below = 0;
+    produce(&source, "orders", 0, 1);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    assert_eq!(exported(&cluster), []);
+    // Nor does it part earlier than it does.
+    drop(serving);
+    let parts_at = restore_with_others_from(&source, 3);
+    source.state().sends_nothing_below = parts_at;
+    let _serving = source.serve();
+    eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(waits));
+    assert_eq!(exported(&cluster), []);
+    source.state().sends_nothing_below = 0;
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    assert_eq!(exported(&cluster)[0].0, parts_at);
 }
 
 #[test]
@@ -269,6 +291,17 @@ fn elect_uncleanly(source: &Source, batches: usize) -> (i64, i64) {
         log.lead_in(epoch);
         (0..4).for_each(|_| log.produce_another(2));
         (from, end)
+    })
+}
+
+/// The source is restored: the same epoch, other records from this batch on, and a longer log than before. The first
+/// offset that is another one.
+fn restore_with_others_from(source: &Source, batch: usize) -> i64 {
+    source.log("orders", 0, |log| {
+        log.batches.truncate(batch);
+        log.rewrite_newest();
+        (0..9).for_each(|_| log.produce_another(2));
+        log.batches[batch - 1].0
     })
 }
 
