@@ -73,6 +73,7 @@ pub struct Search {
     below: Offset,
     step: Step,
     answers: u32,
+    gave_up: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +107,8 @@ struct Halves {
 impl Search {
     /// Begins.
     pub fn new(logs: Logs) -> Search {
-        let mut search = Search { logs, below: logs.mirrored_end, step: Step::Batch, answers: 0 };
+        let mut search =
+            Search { logs, below: logs.mirrored_end, step: Step::Batch, answers: 0, gave_up: false };
         search.go_below(logs.mirrored_end);
         search
     }
@@ -121,6 +123,11 @@ impl Search {
             Step::Middle(halves) => Ask::BatchHere(halves.middle()),
             Step::Found(point) => Ask::Found(point),
         }
+    }
+
+    /// True where it ended before it was known whether the logs have anything in common.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up
     }
 
     /// The last batch here that begins below the offset that was asked for.
@@ -233,6 +240,7 @@ impl Search {
     fn end_if_too_long(&mut self) {
         if self.answers > limits::PARTING_QUESTIONS_MAX && !matches!(self.step, Step::Found(_)) {
             self.step = Step::Found(None);
+            self.gave_up = true;
         }
     }
 }

@@ -15,6 +15,7 @@ use tarn_wire::Request;
 use thiserror::Error;
 
 use crate::alignment::EpochEnd;
+use crate::reasons::Reason;
 use crate::state::MirrorState;
 
 /// Which opening of a partition's gate an append belongs to. Every opening raises it.
@@ -309,6 +310,20 @@ pub enum LocalError {
         /// What the disk said.
         reason: String,
     },
+}
+
+impl LocalError {
+    /// The reason of a partition that waits for that.
+    pub fn reason(&self) -> Reason {
+        match self {
+            LocalError::Storage { .. } | LocalError::Export { .. } => Reason::DestinationStorage,
+            // It is compared again, and what is to be cut decided anew.
+            LocalError::NotCut { .. } => Reason::ComparingHistories,
+            LocalError::Unanswered { .. } | LocalError::NotLeader(_) | LocalError::NotEnded { .. } => {
+                Reason::DestinationNoLeader
+            }
+        }
+    }
 }
 
 /// This broker and its cluster, as mirroring sees them. One per core; cloning it is cheap.

@@ -49,7 +49,7 @@ pub struct Parted {
 /// Why something may be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
-    /// There is no record in it: it ended the log for its mirror.
+    /// There is no record in it: it ended the log for its mirror, or the log is empty.
     NoRecords,
     /// The operator has allowed it, for this version of the binding.
     Consent,
@@ -131,7 +131,8 @@ impl Alignment {
         };
         let records = parted.suffix.records;
         // A marker that the source had and has not any more is no end of this mirror's.
-        let holds_nothing = parted.suffix.holds_no_records() && reason == Reason::LocalRecords;
+        let is_end = parted.suffix.holds_no_records() && reason == Reason::LocalRecords;
+        let holds_nothing = is_end || parted.from >= parted.log_end;
         let is_few =
             allowed.divergence_records_max.is_some_and(|max| !parted.suffix.has_more && records <= max);
         let ground = match () {
@@ -172,11 +173,8 @@ impl Parted {
 impl fmt::Display for Parted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Parted { why, from, log_end, suffix, .. } = self;
-        write!(f, "{why}: ")?;
-        if from >= log_end {
-            return write!(f, "no offset here is common with the source");
-        }
-        write!(f, "offsets {from} to {} ({suffix}) are here and not at the source", log_end.plus(-1))
+        let last = log_end.plus(-1);
+        write!(f, "{why}: offsets {from} to {last} ({suffix}) are here and not at the source")
     }
 }
 
@@ -224,6 +222,33 @@ mod tests {
         assert!(matches!(lost_markers.cutting(Allowed::default()), Some(Err((Reason::SourceTruncated, _)))));
         let cutting = cut(lost_markers, CONSENT);
         assert_eq!((cutting.ground, cutting.export_from), (Ground::Consent, None));
+    }
+
+    #[test]
+    fn an_empty_log_is_begun_again_and_nobody_is_asked() {
+        let empty = LogEnds { log_start: Offset(150), ..ours() };
+        for content in [Content::Mirrored, Content::Local] {
+            let found = judge(&empty, content, &source(), None, rest(0, false));
+            let cutting = cut(found, Allowed::default());
+            assert_eq!((cutting.ground, cutting.export_from), (Ground::NoRecords, None));
+            assert_eq!(cutting.cut, Cut::All { begins_at: Offset(7) });
+        }
+    }
+
+    #[test]
+    fn what_was_not_counted_to_its_end_is_more_than_the_configuration_gives_up() {
+        let suffix = Suffix { records: 20, control_records: 0, has_more: true };
+        let rest = Rest { suffix, ..rest(0, false) };
+        let common = Some(CommonPoint { epoch: Epoch(4), offset: Offset(100) });
+        let found = |content| judge(&ours(), content, &source(), common, rest.clone());
+        let allowed = Allowed { consent: false, divergence_records_max: Some(20) };
+        let Some(Err((_, why))) = found(Content::Mirrored).cutting(allowed) else { panic!("it is asked") };
+        assert!(why.contains("offsets 100 to 149 (more than 20 records)"), "{why}");
+        let none_seen = Suffix { records: 0, ..suffix };
+        let unseen =
+            judge(&ours(), Content::Local, &source(), common, Rest { suffix: none_seen, ..rest.clone() });
+        assert!(matches!(unseen.cutting(allowed), Some(Err((Reason::LocalRecords, _)))));
+        assert_eq!(cut(found(Content::Local), CONSENT).export_from, Some(Offset(100)));
     }
 
     #[test]

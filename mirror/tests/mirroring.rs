@@ -4,6 +4,8 @@
 mod cluster;
 #[path = "mirroring/cut_link.rs"]
 mod cut_link;
+#[path = "mirroring/existing.rs"]
+mod existing;
 #[path = "mirroring/lane_identity.rs"]
 mod lane_identity;
 #[path = "mirroring/log.rs"]

@@ -85,6 +85,19 @@ fn a_source_that_answers_whatever_it_likes_ends_every_search() {
     }
 }
 
+#[test]
+fn a_search_that_takes_too_many_answers_says_that_it_was_given_up() {
+    // A source that was put back to long before, and does not say in which epoch it is.
+    let theirs = log(&[(1, 0, 1)]);
+    for (epochs, gives_up) in [(100, false), (200, true)] {
+        let ours: Vec<_> = (0..=epochs).map(|epoch| (1, epoch, 1)).collect();
+        let ours = log(&ours);
+        let (search, _) = ended(&ours, &theirs, all_of(&ours));
+        let expected = if gives_up { None } else { point(0, 1) };
+        assert_eq!((search.next(), search.gave_up()), (Ask::Found(expected), gives_up));
+    }
+}
+
 /// A log: its batches, and where it begins.
 #[derive(Clone, Debug)]
 struct Log {
@@ -136,6 +149,13 @@ impl Log {
 
 /// Searches, and says how much was asked.
 fn search(ours: &Log, theirs: &Log, logs: Logs) -> (Option<CommonPoint>, u32) {
+    let (search, asked) = ended(ours, theirs, logs);
+    let Ask::Found(found) = search.next() else { panic!("it has not ended: {search:?}") };
+    (found, asked)
+}
+
+/// A search that has ended, and how much was asked.
+fn ended(ours: &Log, theirs: &Log, logs: Logs) -> (Search, u32) {
     let mut search = Search::new(logs);
     let mut asked = 0;
     loop {
@@ -144,7 +164,7 @@ fn search(ours: &Log, theirs: &Log, logs: Logs) -> (Option<CommonPoint>, u32) {
             Ask::EpochThere(epoch) => search.epoch_there(theirs.end_of(epoch.0)),
             Ask::EpochHere(epoch) => search.epoch_here(ours.end_of(epoch.0)),
             Ask::BatchThere(batch) => search.batch_there(&theirs.in_place_of(&batch)),
-            Ask::Found(found) => return (found, asked),
+            Ask::Found(_) => return (search, asked),
         }
         asked += 1;
         assert!(asked <= limits::PARTING_QUESTIONS_MAX + 1, "it ends");

@@ -168,18 +168,7 @@ pub(super) enum Outcome {
 impl Outcome {
     /// What an owning core's refusal means.
     pub(super) fn refused_here(error: &LocalError) -> Outcome {
-        Outcome::Failed(reason_here(error), error.to_string())
-    }
-}
-
-/// Why an owning core does not answer.
-pub(super) fn reason_here(error: &LocalError) -> Reason {
-    match error {
-        LocalError::Storage { .. } | LocalError::Export { .. } => Reason::DestinationStorage,
-        LocalError::Unanswered { .. }
-        | LocalError::NotLeader(_)
-        | LocalError::NotEnded { .. }
-        | LocalError::NotCut { .. } => Reason::DestinationNoLeader,
+        Outcome::Failed(error.reason(), error.to_string())
     }
 }
 

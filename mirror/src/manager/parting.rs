@@ -282,7 +282,13 @@ async fn judge_all(
     };
     let suffixes = cluster.suffixes(found.iter().map(order).collect()).await;
     for ((one, common), suffix) in found.into_iter().zip(suffixes) {
-        let Searching { open: Open { asked, source, why }, compacted_there, .. } = one;
+        let Searching { open: Open { asked, source, mut why }, compacted_there, search } = one;
+        if search.gave_up() {
+            let answers = limits::PARTING_QUESTIONS_MAX;
+            why.push_str(&format!(
+                "; where both part was not found in {answers} answers, so nothing counts as common"
+            ));
+        }
         let outcome = match suffix {
             Ok(suffix) => {
                 let rest = Rest { why, suffix, compacted_there };

@@ -69,6 +69,12 @@ pub(crate) struct State {
     pub(crate) copies_for_ever: bool,
     /// Records are counted as long as there are any, which is for ever.
     pub(crate) counts_for_ever: bool,
+    /// Every order to count records.
+    pub(crate) count_orders: Vec<CountOrder>,
+    /// The logs of this topic cannot be read.
+    pub(crate) cannot_read: Option<TopicId>,
+    /// Owning cores cut no log.
+    pub(crate) cuts_nothing: bool,
     /// Replicas of this cluster lack the last record of every log.
     pub(crate) lacks_replicas: bool,
     /// Owning cores end no log.
@@ -489,9 +495,15 @@ impl LocalCluster for Cluster {
         if self.state().counts_for_ever {
             return std::future::pending().await;
         }
-        let state = self.state();
-        let count = |order: CountOrder| state.logs[&order.partition].suffix(order.from, order.records_max);
-        orders.into_iter().map(|order| Ok(count(order))).collect()
+        let mut state = self.state();
+        state.count_orders.extend(&orders);
+        let count = |CountOrder { partition, from, records_max }| match state.cannot_read {
+            Some(topic) if topic == partition.topic_id => {
+                Err(LocalError::Storage { partition, reason: "its disk is damaged".into() })
+            }
+            _ => Ok(state.logs[&partition].suffix(from, records_max)),
+        };
+        orders.into_iter().map(count).collect()
     }
 
     async fn cut_logs(&self, orders: Vec<CutOrder>) -> Vec<Result<LogCut, LocalError>> {
@@ -505,6 +517,9 @@ impl LocalCluster for Cluster {
             if state.exports_nothing && order.export_from.is_some() {
                 state.exports_failed += 1;
                 return Err(LocalError::Export { partition, reason: "it cannot be written".into() });
+            }
+            if state.cuts_nothing {
+                return Err(LocalError::NotCut { partition, reason: "it has changed".into() });
             }
             let log = state.logs.get_mut(&partition).expect("it is led here");
             let (done, dropped) =

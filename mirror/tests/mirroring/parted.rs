@@ -8,7 +8,7 @@ use tarn_mirror::reasons::Reason;
 use tarn_mirror::state::MirrorState;
 use tarn_record::{Offset, TopicIdPartition};
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Log};
 use super::source::{Serving, Source};
 use super::{Mirroring, caught_up, eventually, eventually_some, node, produce, written};
 
@@ -193,6 +193,23 @@ fn an_export_that_fails_drops_nothing_and_says_so_until_it_can_be_written() {
 }
 
 #[test]
+fn a_log_that_is_not_cut_as_it_is_now_is_compared_again_and_says_so() {
+    let (source, _serving, cluster, mirror) = mirrored();
+    cluster.state().cuts_nothing = true;
+    let lost = elect_uncleanly(&source, 2);
+    failed(&cluster, &mirror);
+    cluster.want("orders", "mirroring:2:truncate");
+    let waits = |now: &Standing| {
+        let says = now.message.as_ref().is_some_and(|said| said.contains("it is compared again"));
+        says && now.reason == Some(Reason::ComparingHistories)
+    };
+    eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(waits));
+    cluster.state().cuts_nothing = false;
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    assert_eq!(exported(&cluster), [lost]);
+}
+
+#[test]
 fn a_promoted_topic_with_nothing_of_its_own_is_begun_again_without_consent() {
     let (source, _serving, cluster, mirror) = mirrored();
     stop(&cluster);
@@ -247,6 +264,26 @@ fn records_of_a_topic_that_no_mirror_has_filled_are_exported_whole() {
     let start = source.log("orders", 0, |log| log.start);
     assert_eq!(cluster.state().cuts[0].0.cut, Cut::All { begins_at: Offset(start) });
     mirrors(&cluster, &mirror);
+}
+
+#[test]
+fn a_mirrored_log_that_is_empty_is_begun_again_without_consent() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 3);
+    produce(&source, "orders", 0, 2);
+    let _serving = source.serve();
+    let end = source.log("orders", 0, |log| log.end());
+    let cluster = Cluster::new(source.state().port, "orders");
+    cluster.bind("orders", source.id("orders"), Vec::new());
+    let partition = partition(&cluster);
+    // The source has removed all that was mirrored, and was put back to before that.
+    cluster.state().logs.insert(partition, Log { start: end + 5, ..Log::default() });
+    cluster.persist(partition, MirrorState::Mirroring, 1);
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    assert_eq!(exported(&cluster), []);
+    assert_eq!(cluster.state().cuts[0].0.cut, Cut::All { begins_at: Offset(0) });
+    assert_eq!(mirrors(&cluster, &mirror).reason, None);
 }
 
 #[test]
