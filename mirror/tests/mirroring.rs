@@ -378,13 +378,26 @@ fn a_source_that_was_restored_with_other_records_in_the_same_epoch_fails_the_par
 }
 
 #[test]
-fn another_newest_batch_proves_nothing_where_the_source_compacts() {
-    let (source, _serving, cluster, _mirror) = restored(1, |source| source.state().compacted = true);
+fn a_newest_batch_that_is_not_there_proves_nothing_where_the_source_compacts() {
+    let (source, _serving, cluster, _mirror) = restored(1, |source| {
+        source.state().compacted = true;
+        source.log("orders", 0, |log| log.batches.remove(log.batches.len() - 2));
+    });
     let end = source.log("orders", 0, |log| log.end());
     eventually(|| {
         let partition = cluster.partition("orders", 0).expect("it was begun");
         cluster.state().logs[&partition].end() == end
     });
+}
+
+#[test]
+fn another_batch_in_the_place_of_the_newest_is_another_history_where_the_source_compacts_too() {
+    let (_source, _serving, cluster, mirror) = restored(1, |source| source.state().compacted = true);
+    let standing = eventually_some(|| {
+        mirror.standing(&cluster, "orders", 0).filter(|now| now.state == MirrorState::Failed)
+    });
+    assert_eq!((standing.reason, standing.retry_attempt), (Some(Reason::SourceTruncated), -1));
+    assert!(standing.message.is_some_and(|said| said.contains("CRC")));
 }
 
 /// A mirror that begins again after its source came back with another newest batch, and more records.

@@ -205,6 +205,10 @@ async fn compare_batches(
         let same = answer.map(|theirs: BatchThere| compare_batch(&agrees.ours, &theirs));
         let Agrees { asked, go_on, .. } = &agrees;
         match same {
+            Ok(SameBatch::Replaced(why)) => {
+                let Agrees { asked, source, .. } = agrees;
+                open.push(Open { asked, source, why });
+            }
             Ok(SameBatch::Another(why)) => other.push((agrees, InItsPlace::Another(why))),
             Err(Unanswered::Empty) => other.push((agrees, InItsPlace::Nothing)),
             Ok(SameBatch::Same | SameBatch::Cleaned) => {

@@ -209,19 +209,23 @@ async fn ask_batches_there(
     };
     let questions: Vec<BatchQuestion> = asked.iter().map(question).collect();
     let answers = match batches::ask(&site.connections, endpoint, &questions, &batch_limits(site)).await {
-        Ok(answers) => questions
-            .iter()
-            .zip(answers)
-            .map(|(question, answer)| {
-                answer.map_err(|why| match why {
-                    Unanswered::Refused(code) => refused_by_source(code),
-                    Unanswered::Empty => sends_nothing(&question.ours),
-                })
-            })
-            .collect(),
+        Ok(answers) => asked.iter().zip(answers).map(|(asked, answer)| in_its_place(asked, answer)).collect(),
         Err(error) => asked.iter().map(|_| Err(unreached(&error))).collect(),
     };
     told(asked, answers, outcomes, |search, theirs: BatchThere| search.batch_there(&theirs))
+}
+
+/// What the source has where a batch here is.
+fn in_its_place(
+    (one, ours): &(Searching, BatchHeader),
+    answer: batches::BatchAnswer,
+) -> Result<BatchThere, Outcome> {
+    match answer {
+        Ok(there) => Ok(there),
+        Err(Unanswered::Refused(code)) => Err(refused_by_source(code)),
+        Err(Unanswered::Empty) if one.is_compacted() => Ok(BatchThere::Nothing),
+        Err(Unanswered::Empty) => Err(sends_nothing(ours)),
+    }
 }
 
 /// Tells searches their answers. Those that go on are returned; the others have come to an outcome.
@@ -302,6 +306,11 @@ async fn judge_all(
 }
 
 impl Searching {
+    /// Whether a cleaner may have removed something of either log.
+    fn is_compacted(&self) -> bool {
+        self.compacted_there || self.open.asked.question.ours.compacted
+    }
+
     fn partition(&self) -> TopicIdPartition {
         self.open.asked.partition
     }
