@@ -4,12 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tarn_record::{BatchHeader, TopicIdPartition};
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
-use super::job::{Item, Outcome, Site};
+use super::job::{Item, Outcome, Site, Work};
 use super::parting::Open;
 use crate::alignment::{
     Apart, BatchThere, Content, GoOn, SameBatch, SourceLog, align, compare_batch, has_batch_to_compare,
@@ -264,6 +265,11 @@ async fn look_at_others(
                 open.push(Open { asked, source, why });
                 continue;
             }
+            // That is waited for in work of its own.
+            (Some(false), InItsPlace::Nothing) if matches!(site.work, Work::Compare(_)) => {
+                open.push(Open { asked, source, why: not_sent(&ours) });
+                continue;
+            }
             (Some(false), InItsPlace::Nothing) => sends_nothing(&ours),
         };
         outcomes.insert(asked.index, outcome);
@@ -272,16 +278,21 @@ async fn look_at_others(
 
 /// The source sends nothing where this batch is, of which no cleaner can have removed anything: it is asked again.
 pub(super) fn sends_nothing(ours: &BatchHeader) -> Outcome {
+    Outcome::Failed(Reason::ComparingHistories, format!("{}; it is asked again", not_sent(ours)))
+}
+
+fn not_sent(ours: &BatchHeader) -> String {
     let offset = ours.last_offset();
-    let why = format!(
-        "the source sends nothing at offset {offset}, which is below its high watermark; it is asked again"
-    );
-    Outcome::Failed(Reason::ComparingHistories, why)
+    format!("the source sends nothing at offset {offset}, which is below its high watermark")
 }
 
 /// How much may be fetched to compare batches.
 pub(super) fn batch_limits(site: &Site) -> BatchLimits<'_> {
-    BatchLimits { config: &site.config, batch_max_bytes: site.batch_max_bytes, budget: &site.budget }
+    let wait = match site.work {
+        Work::Search(_) => site.config.fetch_wait_max,
+        _ => Duration::ZERO,
+    };
+    BatchLimits { config: &site.config, wait, batch_max_bytes: site.batch_max_bytes, budget: &site.budget }
 }
 
 pub(super) fn unreached(error: &SourceError) -> Outcome {

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tarn_image::config::mirror::MirrorConfig;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, batches};
@@ -64,6 +65,8 @@ const NOT_NOW: BatchAnswer = Err(Unanswered::Refused(ErrorCode::OFFSET_NOT_AVAIL
 pub struct BatchLimits<'a> {
     /// The mirror's configuration.
     pub config: &'a MirrorConfig,
+    /// How long the source may wait for what it has in another tier.
+    pub wait: Duration,
     /// The largest batch that is taken.
     pub batch_max_bytes: usize,
     /// The memory for responses.
@@ -162,7 +165,7 @@ async fn fetch(
     let request = FetchRequest {
         replica_id: CONSUMER,
         // What the source has at hand is sent at once: it waits for nothing but what is in another tier.
-        max_wait_ms: as_i32(limits.config.fetch_wait_max.as_millis()),
+        max_wait_ms: as_i32(limits.wait.as_millis()),
         min_bytes: 0,
         max_bytes: as_i32(bytes),
         session_epoch: NO_SESSION,
@@ -170,7 +173,7 @@ async fn fetch(
         ..FetchRequest::default()
     };
     let within = CallLimits {
-        timeout: limits.config.fetch_wait_max + limits.config.request_timeout,
+        timeout: limits.wait + limits.config.request_timeout,
         max_response_bytes: limits.batch_max_bytes + limits::RESPONSE_ALLOWANCE_BYTES,
     };
     client.call_within(&request, version, within).await
