@@ -463,6 +463,10 @@ mod tests {
                 Written { source: Some(broker), waits_for_source: false, ..waiting() },
                 Question::Histories(broker),
             ),
+            (
+                Written { source: Some(broker), waits_for_source: false, ..waiting() },
+                Question::CommonPoints(broker),
+            ),
         ] {
             board.write("m", partition(), waiting, None);
             board.asked("m", question);
