@@ -297,7 +297,7 @@ impl Core {
                 let absence = |partition| self.local_absence(partition);
                 let _ = reply.fill(lookups::local_epoch_ends(&self.partitions(), &epochs, absence));
             }
-            Envelope::Suffixes(places, reply) => lookups::suffixes(self, places, reply),
+            Envelope::Suffixes(orders, reply) => lookups::suffixes(self, orders, reply),
             Envelope::Endings(positions, reply) => lookups::endings(self, positions, reply),
             Envelope::Gates(gates, reply) => {
                 let absence = |partition| self.local_absence(partition);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
-    CutOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalError, LogCut, LogEnded, LogEnds,
-    MirrorAppend, MirrorAppended, MirrorGeneration, Suffix,
+    CountOrder, CutOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalError, LogCut,
+    LogEnded, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration, Suffix,
 };
 use tarn_record::validate::ClientBatch;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, Timestamp, TopicId, TopicIdPartition};
@@ -42,8 +42,8 @@ pub enum Envelope {
     BatchesBelow(Vec<(TopicIdPartition, Offset)>, ReplySlot<Vec<Result<Option<BatchHeader>, LocalError>>>),
     /// Where epochs end in logs, for their mirrors.
     LocalEpochEnds(Vec<(TopicIdPartition, Epoch)>, ReplySlot<Vec<Result<EpochEnd, LocalError>>>),
-    /// What stands in logs from these offsets on.
-    Suffixes(Vec<(TopicIdPartition, Offset)>, ReplySlot<Vec<Result<Suffix, LocalError>>>),
+    /// Count what stands in logs.
+    Suffixes(Vec<CountOrder>, ReplySlot<Vec<Result<Suffix, LocalError>>>),
     /// How logs were ended behind these positions.
     Endings(Vec<(TopicIdPartition, LastPosition)>, ReplySlot<Vec<Result<Option<Ending>, LocalError>>>),
     /// Open or close the gates of mirrored partitions.

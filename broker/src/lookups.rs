@@ -1,14 +1,15 @@
 //! What cores are asked about their logs besides reading them: offsets, epochs, ends, gates.
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use tarn_log::{LogError, RecordCounts, TimestampSearch};
+use tarn_log::{LogBatches, LogError, RecordCounts, TimestampSearch};
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
-    Ending, GateOrder, KnownState, LastPosition, LocalError, LogEnds, MirrorGeneration, Suffix,
+    CountOrder, Ending, GateOrder, KnownState, LastPosition, LocalError, LogEnds, MirrorGeneration, Suffix,
 };
 use tarn_record::{BatchHeader, Epoch, Offset, Timestamp, TopicIdPartition};
-use tarn_runtime::channel::ReplySlot;
+use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_runtime::{Queue, blocking, blocking_long, spawn};
 use tarn_wire::ErrorCode;
 
@@ -168,26 +169,45 @@ pub(crate) fn batches_below(
     places: Vec<(TopicIdPartition, Offset)>,
     reply: ReplySlot<Vec<Result<Option<BatchHeader>, LocalError>>>,
 ) {
-    search(core, places, Lane::Short, reply, |replica, below| {
-        let search = replica.log().batch_below(below);
+    let place = |(partition, _): &(TopicIdPartition, Offset)| *partition;
+    search(core, places, place, Lane::Short, reply, |replica, (_, below)| {
+        let search = replica.log().batch_below(*below);
         move || search.run()
     });
 }
 
-/// Counts what stands in logs from these offsets on.
+/// Counts what stands in logs. It is given up when the core closes.
 pub(crate) fn suffixes(
     core: &Rc<Core>,
-    places: Vec<(TopicIdPartition, Offset)>,
+    orders: Vec<CountOrder>,
     reply: ReplySlot<Vec<Result<Suffix, LocalError>>>,
 ) {
-    search(core, places, Lane::Long, reply, |replica, from| {
-        let log = replica.log();
-        let batches = log.batches(from.max(log.start()), log.end());
-        move || {
-            let RecordCounts { records, control_records } = batches.count()?;
-            Ok(Suffix { records, control_records })
-        }
-    });
+    let closing = core.closing().clone();
+    search(
+        core,
+        orders,
+        |order| order.partition,
+        Lane::Long,
+        reply,
+        move |replica, order| {
+            let log = replica.log();
+            let batches = log.batches(order.from.max(log.start()), log.end());
+            let (records_max, closing) = (order.records_max, closing.clone());
+            move || count(&batches, records_max, &closing)
+        },
+    );
+}
+
+fn count(batches: &LogBatches, records_max: u64, closing: &Flag) -> Result<Suffix, LogError> {
+    let mut has_more = closing.is_raised();
+    if has_more {
+        return Ok(Suffix { has_more, ..Suffix::default() });
+    }
+    let RecordCounts { records, control_records } = batches.count_while(|counts| {
+        has_more = counts.records > records_max || closing.is_raised();
+        if has_more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(Suffix { records: records.min(records_max), control_records, has_more })
 }
 
 /// Looks how logs were ended behind these positions.
@@ -196,10 +216,17 @@ pub(crate) fn endings(
     positions: Vec<(TopicIdPartition, LastPosition)>,
     reply: ReplySlot<Vec<Result<Option<Ending>, LocalError>>>,
 ) {
-    search(core, positions, Lane::Short, reply, |replica, position| {
-        let behind = replica.look_behind_position(position);
-        move || Ok(behind.run()?.ending())
-    });
+    search(
+        core,
+        positions,
+        |(partition, _)| *partition,
+        Lane::Short,
+        reply,
+        |replica, (_, position)| {
+            let behind = replica.look_behind_position(*position);
+            move || Ok(behind.run()?.ending())
+        },
+    );
 }
 
 /// How long a search takes.
@@ -207,28 +234,29 @@ pub(crate) fn endings(
 enum Lane {
     /// It reads an index and some headers.
     Short,
-    /// It may read as much as a log holds.
+    /// It goes through a log.
     Long,
 }
 
-/// Answers questions about places in logs. They may be on the disk only, so it happens on another thread.
-fn search<A, P, S>(
+/// Answers questions about logs. What they ask for may be on the disk only, so it happens on another thread.
+fn search<Q, A, S>(
     core: &Rc<Core>,
-    places: Vec<(TopicIdPartition, P)>,
+    questions: Vec<Q>,
+    of: impl Fn(&Q) -> TopicIdPartition,
     lane: Lane,
     reply: ReplySlot<Vec<Result<A, LocalError>>>,
-    searching: impl Fn(&Replica, P) -> S,
+    searching: impl Fn(&Replica, &Q) -> S,
 ) where
     A: Send + 'static,
-    P: Copy + 'static,
     S: FnOnce() -> Result<A, LogError> + Send + 'static,
 {
+    let asked: Vec<TopicIdPartition> = questions.iter().map(of).collect();
     let searches: Vec<Option<S>> = {
         let partitions = core.partitions();
-        let search = |(partition, place): &(TopicIdPartition, P)| {
-            partitions.get(*partition).map(|replica| searching(replica, *place))
+        let search = |(partition, question): (&TopicIdPartition, &Q)| {
+            partitions.get(*partition).map(|replica| searching(replica, question))
         };
-        places.iter().map(search).collect()
+        asked.iter().zip(&questions).map(search).collect()
     };
     let core = core.clone();
     spawn(Queue::Network, async move {
@@ -240,13 +268,13 @@ fn search<A, P, S>(
         };
         let Ok(found) = found else { return };
         let partitions = core.partitions();
-        let answer = |(&(partition, _), found): (&(TopicIdPartition, P), Option<Result<A, LogError>>)| {
+        let answer = |(partition, found): (TopicIdPartition, Option<Result<A, LogError>>)| {
             // What was found in a log that has gone meanwhile is no answer.
             let found = found.filter(|_| partitions.get(partition).is_some());
             let storage = |error: LogError| LocalError::Storage { partition, reason: error.to_string() };
             found.ok_or_else(|| core.local_absence(partition))?.map_err(storage)
         };
-        let _ = reply.fill(places.iter().zip(found).map(answer).collect());
+        let _ = reply.fill(asked.into_iter().zip(found).map(answer).collect());
     })
     .detach();
 }

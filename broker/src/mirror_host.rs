@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tarn_image::MetadataImage;
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
-    CutOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalCluster, LocalError, LogCut,
-    LogEnded, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration, Suffix,
+    CountOrder, CutOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalCluster, LocalError,
+    LogCut, LogEnded, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration, Suffix,
 };
 use tarn_mirror::manager::{CoreTask, MirrorCores};
 use tarn_record::{BatchHeader, BrokerId, Epoch, Offset, TopicIdPartition};
@@ -118,9 +118,9 @@ impl LocalCluster for MirrorHost {
         answered(&partitions, sent).await
     }
 
-    async fn suffixes(&self, places: Vec<(TopicIdPartition, Offset)>) -> Vec<Result<Suffix, LocalError>> {
-        let partitions: Vec<_> = places.iter().map(|(partition, _)| *partition).collect();
-        let sent = scatter(&self.0, places, |(partition, _)| *partition, Envelope::Suffixes).await;
+    async fn suffixes(&self, orders: Vec<CountOrder>) -> Vec<Result<Suffix, LocalError>> {
+        let partitions: Vec<_> = orders.iter().map(|order| order.partition).collect();
+        let sent = scatter(&self.0, orders, |order| order.partition, Envelope::Suffixes).await;
         answered(&partitions, sent).await
     }
 

@@ -75,6 +75,8 @@ pub enum SameBatch {
     Cleaned,
     /// It is not. On a topic that is never compacted that is another history.
     Another(String),
+    /// Another one has its offsets, and no cleaner has touched either: another history, whoever compacts.
+    Replaced(String),
 }
 
 /// From where a log that is a beginning of the source's goes on.
@@ -147,12 +149,15 @@ pub fn compare_batch(ours: &BatchHeader, theirs: &BatchThere) -> SameBatch {
         let (base, next) = place(batch);
         format!("offsets {base} to {}, CRC {:08x}", next.plus(-1), batch.crc)
     };
-    let another = |there: &str| {
-        SameBatch::Another(format!("the newest batch here ({}) is not the source's ({there})", said(ours)))
-    };
+    let differ =
+        |there: &str| format!("the newest batch here ({}) is not the source's ({there})", said(ours));
+    let another = |there: &str| SameBatch::Another(differ(there));
     match theirs {
         BatchThere::Batch(batch) if place(batch) == place(ours) && batch.crc == ours.crc => SameBatch::Same,
         BatchThere::Batch(batch) if lacks_records(batch) || lacks_records(ours) => SameBatch::Cleaned,
+        BatchThere::Batch(batch) if place(batch) == place(ours) && is_as_written(batch, ours) => {
+            SameBatch::Replaced(differ(&said(batch)))
+        }
         BatchThere::Batch(batch) => another(&said(batch)),
         BatchThere::Larger => another("a larger one"),
         BatchThere::Nothing => another("none is there"),
@@ -162,6 +167,12 @@ pub fn compare_batch(ours: &BatchHeader, theirs: &BatchThere) -> SameBatch {
 /// Only a cleaner leaves fewer records than offsets in a batch.
 fn lacks_records(batch: &BatchHeader) -> bool {
     batch.record_count <= batch.last_offset_delta
+}
+
+/// A cleaner that keeps all records of a batch keeps the batch, but where it notes in it from when on its deletions may
+/// go (KIP-534).
+fn is_as_written(theirs: &BatchHeader, ours: &BatchHeader) -> bool {
+    !theirs.attributes.has_delete_horizon() && !ours.attributes.has_delete_horizon()
 }
 
 fn lost_epoch(ours: &LogEnds, source: &SourceLog) -> Option<String> {
@@ -280,10 +291,15 @@ mod tests {
         assert_eq!(compared(BatchThere::Batch(ours)), SameBatch::Same);
         let later_epoch = BatchHeader { leader_epoch: Epoch(99), ..ours };
         assert_eq!(compared(BatchThere::Batch(later_epoch)), SameBatch::Same);
-        for other in [batch(10, 3, 3, 0xb), batch(11, 2, 2, 0xa), batch(10, 4, 4, 0xa)] {
+        for other in [batch(11, 2, 2, 0xa), batch(10, 4, 4, 0xa)] {
             let compared = compared(BatchThere::Batch(other));
             assert!(matches!(&compared, SameBatch::Another(why) if why.contains("10 to 12")), "{compared:?}");
         }
+        let same_place = compared(BatchThere::Batch(batch(10, 3, 3, 0xb)));
+        assert!(
+            matches!(&same_place, SameBatch::Replaced(why) if why.contains("10 to 12")),
+            "{same_place:?}"
+        );
         for other in [BatchThere::Nothing, BatchThere::Larger] {
             assert!(matches!(compared(other), SameBatch::Another(_)));
         }
@@ -294,6 +310,16 @@ mod tests {
         let (whole, cleaned) = (batch(10, 3, 3, 0xa), batch(10, 3, 1, 0xb));
         assert_eq!(compare_batch(&whole, &BatchThere::Batch(cleaned)), SameBatch::Cleaned);
         assert_eq!(compare_batch(&cleaned, &BatchThere::Batch(whole)), SameBatch::Cleaned);
+        // With all its records, but the time from when on its deletions may go.
+        let dated =
+            BatchHeader { attributes: Attributes::default().delete_horizon(), ..batch(10, 3, 3, 0xb) };
+        for (ours, theirs) in [(whole, dated), (dated, whole), (dated, BatchHeader { crc: 0xc, ..dated })] {
+            let compared = compare_batch(&ours, &BatchThere::Batch(theirs));
+            assert!(
+                matches!(compared, SameBatch::Another(_)),
+                "{compared:?}: only where nothing is compacted"
+            );
+        }
     }
 
     proptest! {

@@ -3,9 +3,9 @@
 //! It goes back from the end of what this mirror has filled. The batch just below is looked at: the source must
 //! know its leader epoch and must not end it before that batch does, else everything from there on is given up and
 //! the search goes on below. Epochs alone do not prove it, for a source that was restored from a backup counts the
-//! same ones again; so where neither side compacts the batch must be the same at the source, to its CRC. If it is
-//! not, the last that is the same is found by halving what both logs still hold. Sans-IO: the driver asks what
-//! `next` says, and many searches share one request.
+//! same ones again; so the batch must be the same at the source, to its CRC, unless a cleaner may have removed or
+//! rewritten it. If it is another one, the last that is the same is found by halving what both logs still hold.
+//! Sans-IO: the driver asks what `next` says, and many searches share one request.
 //!
 //! Invariants:
 //! * each answer lowers what is still open, and `limits::PARTING_QUESTIONS_MAX` answers end every search;
@@ -31,7 +31,8 @@ pub struct CommonPoint {
 pub enum Proof {
     /// Its leader epoch, and its CRC where the source still has the batch.
     Crcs,
-    /// Its leader epoch alone: one of the logs is compacted, so that batches differ and say nothing.
+    /// Its leader epoch, while no other batch has its offsets at the source that no cleaner has touched: one of the
+    /// logs is compacted, and batches that are missing or rewritten say nothing.
     Epochs,
 }
 
@@ -73,6 +74,7 @@ pub struct Search {
     below: Offset,
     step: Step,
     answers: u32,
+    gave_up: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +108,8 @@ struct Halves {
 impl Search {
     /// Begins.
     pub fn new(logs: Logs) -> Search {
-        let mut search = Search { logs, below: logs.mirrored_end, step: Step::Batch, answers: 0 };
+        let mut search =
+            Search { logs, below: logs.mirrored_end, step: Step::Batch, answers: 0, gave_up: false };
         search.go_below(logs.mirrored_end);
         search
     }
@@ -121,6 +124,11 @@ impl Search {
             Step::Middle(halves) => Ask::BatchHere(halves.middle()),
             Step::Found(point) => Ask::Found(point),
         }
+    }
+
+    /// True where it ended before it was known whether the logs have anything in common.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up
     }
 
     /// The last batch here that begins below the offset that was asked for.
@@ -150,10 +158,8 @@ impl Search {
         let EpochEnd { epoch, end } = answer;
         if epoch == batch.leader_epoch && end >= batch.next_offset() {
             let is_removed = batch.next_offset() <= self.logs.source_start;
-            self.step = match self.logs.proof {
-                Proof::Crcs if !is_removed => Step::Compare(batch),
-                Proof::Crcs | Proof::Epochs => Step::Found(Some(point_after(&batch))),
-            };
+            self.step =
+                if is_removed { Step::Found(Some(point_after(&batch))) } else { Step::Compare(batch) };
         } else if epoch == batch.leader_epoch {
             self.go_below(end);
         } else {
@@ -186,7 +192,10 @@ impl Search {
         match self.step {
             Step::Compare(batch) => match compare_batch(&batch, theirs) {
                 SameBatch::Same | SameBatch::Cleaned => self.step = Step::Found(Some(point_after(&batch))),
-                SameBatch::Another(_) => {
+                SameBatch::Another(_) if self.logs.proof == Proof::Epochs => {
+                    self.step = Step::Found(Some(point_after(&batch)));
+                }
+                SameBatch::Another(_) | SameBatch::Replaced(_) => {
                     let low = self.logs.log_start.max(self.logs.source_start);
                     self.halve(Halves { low, high: batch.base_offset, same: None });
                 }
@@ -197,7 +206,7 @@ impl Search {
                     self.halve(Halves { low, same: Some(batch), ..halves });
                 }
                 // A batch that a cleaner has rewritten proves nothing, and it is known that the histories differ.
-                SameBatch::Cleaned | SameBatch::Another(_) => {
+                SameBatch::Cleaned | SameBatch::Another(_) | SameBatch::Replaced(_) => {
                     self.halve(Halves { high: batch.base_offset, ..halves });
                 }
             },
@@ -233,6 +242,7 @@ impl Search {
     fn end_if_too_long(&mut self) {
         if self.answers > limits::PARTING_QUESTIONS_MAX && !matches!(self.step, Step::Found(_)) {
             self.step = Step::Found(None);
+            self.gave_up = true;
         }
     }
 }

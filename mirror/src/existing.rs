@@ -1,18 +1,26 @@
 //! Topics that a mirror shall begin with or try again, and that are here already: what can be said before.
 //!
 //! A courtesy: it spares a topic that cannot be mirrored the binding. The leader of each partition decides
-//! again once nobody can write any more (`alignment`, `parted`).
+//! again once nobody can write any more (`alignment`, `parted`). It is answered within a client's request, so all
+//! topics are looked at together, and no more is counted than that allows.
 //!
-//! Invariant: what a coordinator does not say is never taken for somebody's own records.
+//! Invariants:
+//! * what a coordinator does not say is never taken for somebody's own records;
+//! * what could not be read is never taken for nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
-use tarn_record::{Offset, TopicIdPartition};
+use tarn_record::{Offset, TopicId, TopicIdPartition};
+use tarn_runtime::timeout;
 use tarn_wire::ErrorCode;
 
 use crate::alignment::Content;
 use crate::coordinator::PartitionState;
-use crate::local_cluster::{LogEnds, Suffix};
+use crate::limits;
+use crate::local_cluster::{CountOrder, LocalCluster, LocalError, LogEnds, Suffix};
+use crate::reasons::Reason;
+use crate::state::MirrorState;
 
 /// Offsets that no mirror has brought, and that mirroring would drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,122 +31,245 @@ pub struct LocalRange {
     pub from: Offset,
     /// The offset after the last.
     pub to: Offset,
-    /// How many records are in between.
-    pub records: u64,
+    /// What is in between.
+    pub suffix: Suffix,
 }
 
-/// True where a partition holds something that a mirror must not be laid over unasked.
-pub fn holds_records(ends: &HashMap<TopicIdPartition, LogEnds>, partition: TopicIdPartition) -> bool {
-    ends.get(&partition).is_some_and(|ends| ends.log_start < ends.log_end)
+/// Why it is not known what a topic holds: it is to be tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// The error of the protocol.
+    pub error: ErrorCode,
+    /// The reason.
+    pub reason: Reason,
+    /// A sentence.
+    pub why: String,
 }
 
-/// Where what no mirror has brought begins in logs that are not their mirror's alone: behind its last position, or at
-/// their start.
-///
-/// # Errors
-/// The error of a coordinator that does not answer: whose records these are will be known later.
-pub fn places(
-    filled: &[TopicIdPartition],
-    known: &HashMap<TopicIdPartition, Result<Option<PartitionState>, ErrorCode>>,
-    ends: &HashMap<TopicIdPartition, LogEnds>,
-) -> Result<Vec<(TopicIdPartition, Offset)>, ErrorCode> {
-    let mut places = Vec::new();
-    for partition in filled {
-        let state = match known.get(partition) {
-            Some(Ok(state)) => state.as_ref(),
-            Some(Err(error)) => return Err(*error),
-            None => return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
-        };
-        let content = state.map_or(Content::Local, |known| Content::of(known.state, known.previous_state));
-        let Some(ends) = ends.get(partition).filter(|_| content == Content::Local) else { continue };
-        let position = state.and_then(|known| known.position).map(|position| position.offset);
-        places.push((*partition, position.unwrap_or(ends.log_start).max(ends.log_start)));
+/// What coordinators know of partitions; an error where one does not answer.
+pub type Known = HashMap<TopicIdPartition, Result<Option<PartitionState>, ErrorCode>>;
+
+/// What was found in each topic that was looked at: the ranges that hold records of its own.
+pub type Found = BTreeMap<TopicId, Result<Vec<LocalRange>, Unknown>>;
+
+/// Of which partitions something is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Of all.
+    All,
+    /// Of those that have failed.
+    Failed,
+}
+
+/// Looks for records that no mirror has brought, in the partitions of these topics that are led here: what others lead
+/// is theirs to say. `read` asks the coordinators; counting ends `within` this time.
+pub async fn look<R: Future<Output = Known>>(
+    cluster: &impl LocalCluster,
+    topics: &[TopicId],
+    which: Which,
+    within: Duration,
+    read: impl FnOnce(Vec<TopicIdPartition>) -> R,
+) -> Found {
+    let mut found: Found = topics.iter().map(|topic| (*topic, Ok(Vec::new()))).collect();
+    let led = led_here(cluster, topics);
+    let mut filled = Vec::new();
+    for (partition, ends) in led.iter().zip(cluster.ends(led.clone()).await) {
+        match ends {
+            Ok(ends) if ends.log_start < ends.log_end => filled.push((*partition, ends)),
+            Ok(_) => {}
+            Err(error) => not_known(&mut found, *partition, Unknown::of_log(&error)),
+        }
     }
-    Ok(places)
-}
-
-/// The ranges that hold records, of those that begin at `places`, with what stands in each.
-pub fn ranges(
-    places: &[(TopicIdPartition, Offset)],
-    ends: &HashMap<TopicIdPartition, LogEnds>,
-    suffixes: impl IntoIterator<Item = Option<Suffix>>,
-) -> Vec<LocalRange> {
-    let range = |(&(partition, from), suffix): (&(TopicIdPartition, Offset), Option<Suffix>)| {
-        let (to, records) = (ends.get(&partition)?.log_end, suffix?.records);
-        (records > 0).then_some(LocalRange { partition, from, to, records })
-    };
-    places.iter().zip(suffixes).filter_map(range).collect()
+    if filled.is_empty() {
+        return found;
+    }
+    let known = read(filled.iter().map(|(partition, _)| *partition).collect()).await;
+    let mut ranges = Vec::new();
+    for (partition, ends) in filled {
+        match place(known.get(&partition), &ends, which) {
+            Ok(Some(from)) => ranges.push((partition, from, ends.log_end)),
+            Ok(None) => {}
+            Err(error) => not_known(&mut found, partition, Unknown::of_coordinator(error)),
+        }
+    }
+    count(cluster, ranges, within, &mut found).await;
+    found
 }
 
 /// A sentence about ranges; `None` where there is none.
 pub fn said(ranges: &[LocalRange]) -> Option<String> {
-    let LocalRange { partition, from, to, records } = ranges.first()?;
+    let LocalRange { partition, from, to, suffix } = ranges.first()?;
     let more = match ranges.len() {
         1 => String::new(),
         count => format!(" (and {} more partitions)", count - 1),
     };
+    // The leader counts from where both logs part, which it asks the source for.
     Some(format!(
-        "partition {}: offsets {from} to {} ({records} records) were not brought by the mirror and would be \
-         dropped{more}; --allow-truncation exports and drops them",
+        "partition {}: offsets {from} to {} ({suffix}) were not brought by the mirror and would be dropped, with what \
+         the source has lost before them, if anything{more}; --allow-truncation exports and drops them",
         partition.partition,
         to.plus(-1)
     ))
+}
+
+/// Counts what is in these ranges: the first offset, and the one after the last.
+async fn count(
+    cluster: &impl LocalCluster,
+    ranges: Vec<(TopicIdPartition, Offset, Offset)>,
+    within: Duration,
+    found: &mut Found,
+) {
+    if ranges.is_empty() {
+        return;
+    }
+    let records_max = counted_max(ranges.len());
+    let order = |&(partition, from, _): &(TopicIdPartition, Offset, Offset)| CountOrder {
+        partition,
+        from,
+        records_max,
+    };
+    let suffixes = match timeout(within, cluster.suffixes(ranges.iter().map(order).collect())).await {
+        Ok(suffixes) => suffixes,
+        Err(elapsed) => {
+            for (partition, ..) in ranges {
+                not_known(found, partition, Unknown::not_within(elapsed.0));
+            }
+            return;
+        }
+    };
+    for ((partition, from, to), suffix) in ranges.into_iter().zip(suffixes) {
+        match suffix {
+            Ok(suffix) if suffix.holds_no_records() => {}
+            Ok(suffix) => {
+                if let Some(Ok(of_topic)) = found.get_mut(&partition.topic_id) {
+                    of_topic.push(LocalRange { partition, from, to, suffix });
+                }
+            }
+            Err(error) => not_known(found, partition, Unknown::of_log(&error)),
+        }
+    }
+}
+
+/// How many records are counted at most in each of so many partitions.
+fn counted_max(partitions: usize) -> u64 {
+    let each = limits::COUNTED_TOGETHER_MAX / u64::try_from(partitions).unwrap_or(u64::MAX).max(1);
+    each.clamp(1, limits::COUNTED_RECORDS_MAX)
+}
+
+fn led_here(cluster: &impl LocalCluster, topics: &[TopicId]) -> Vec<TopicIdPartition> {
+    let (image, us) = (cluster.image(), cluster.broker_id());
+    let mut led = Vec::new();
+    for topic in topics.iter().filter_map(|topic| image.topics().by_id(*topic)) {
+        let of_topic = topic.partitions.iter().filter(|(_, registration)| registration.leader == us);
+        led.extend(of_topic.map(|(&partition, _)| TopicIdPartition { topic_id: topic.id, partition }));
+    }
+    led
+}
+
+/// Where what no mirror has brought begins in a log that is not its mirror's alone: behind its last position, or at
+/// its start.
+fn place(
+    known: Option<&Result<Option<PartitionState>, ErrorCode>>,
+    ends: &LogEnds,
+    which: Which,
+) -> Result<Option<Offset>, ErrorCode> {
+    let state = match known {
+        Some(Ok(state)) => state.as_ref(),
+        Some(Err(error)) => return Err(*error),
+        None => return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+    };
+    let has_failed = state.is_some_and(|known| known.state == Some(MirrorState::Failed));
+    let content = state.map_or(Content::Local, |known| Content::of(known.state, known.previous_state));
+    if content == Content::Mirrored || (which == Which::Failed && !has_failed) {
+        return Ok(None);
+    }
+    let position = state.and_then(|known| known.position).map(|position| position.offset);
+    Ok(Some(position.unwrap_or(ends.log_start).max(ends.log_start)))
+}
+
+fn not_known(found: &mut Found, partition: TopicIdPartition, why: Unknown) {
+    if let Some(of_topic) = found.get_mut(&partition.topic_id) {
+        *of_topic = Err(why);
+    }
+}
+
+impl Unknown {
+    fn of_coordinator(error: ErrorCode) -> Unknown {
+        let why = "what the mirror has brought of the topic before is not known now; try again";
+        Unknown { error, reason: Reason::CoordinatorUnavailable, why: why.to_owned() }
+    }
+
+    fn of_log(error: &LocalError) -> Unknown {
+        let code = match error {
+            LocalError::NotLeader(_) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+            _ => ErrorCode::KAFKA_STORAGE_ERROR,
+        };
+        let why = format!("what the topic holds is not known now: {error}; try again");
+        Unknown { error: code, reason: error.reason(), why }
+    }
+
+    fn not_within(time: Duration) -> Unknown {
+        let why = format!("what the topic holds could not be looked through within {time:?}; try again");
+        Unknown { error: ErrorCode::REQUEST_TIMED_OUT, reason: Reason::DestinationStorage, why }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::coordinator::Position;
-    use crate::state::MirrorState;
-    use tarn_record::{Epoch, PartitionIndex, TopicId};
+    use tarn_record::{Epoch, PartitionIndex};
 
     #[test]
     fn a_coordinator_that_does_not_answer_makes_no_record_a_local_one() {
         for error in [ErrorCode::COORDINATOR_NOT_AVAILABLE, ErrorCode::NOT_COORDINATOR] {
-            assert_eq!(place(Err(error)), Err(error), "it is asked again, and then known");
+            assert_eq!(place(Some(&Err(error)), &ends(), Which::All), Err(error), "it is asked again");
         }
+        let nothing = place(None, &ends(), Which::Failed);
+        assert_eq!(nothing, Err(ErrorCode::COORDINATOR_NOT_AVAILABLE));
     }
 
     #[test]
     fn records_are_local_unless_the_mirror_brought_them() {
-        assert_eq!(place(Ok(None)), Ok(Some(Offset(2))), "nobody brought them");
-        let state = |state, offset| PartitionState {
-            state: Some(state),
-            position: Some(Position {
-                epoch: Epoch(0),
-                offset: Offset(offset),
-                version: 1,
-                source_offset: Offset(7),
-                source_known_at_ms: 1,
-            }),
-            ..PartitionState::default()
+        let of = |state, which| place(Some(&Ok(state)), &ends(), which).expect("it is known");
+        assert_eq!(of(None, Which::All), Some(Offset(2)), "nobody brought them");
+        let state = |state, offset| {
+            Some(PartitionState {
+                state: Some(state),
+                position: Some(Position {
+                    epoch: Epoch(0),
+                    offset: Offset(offset),
+                    version: 1,
+                    source_offset: Offset(7),
+                    source_known_at_ms: 1,
+                }),
+                ..PartitionState::default()
+            })
         };
-        assert_eq!(place(Ok(Some(state(MirrorState::Mirroring, 7)))), Ok(None));
-        assert_eq!(place(Ok(Some(state(MirrorState::Stopped, 7)))), Ok(Some(Offset(7))));
-        assert_eq!(place(Ok(Some(state(MirrorState::Stopped, 0)))), Ok(Some(Offset(2))), "the rest is gone");
+        assert_eq!(of(state(MirrorState::Mirroring, 7), Which::All), None);
+        assert_eq!(of(state(MirrorState::Stopped, 7), Which::All), Some(Offset(7)));
+        assert_eq!(of(state(MirrorState::Stopped, 0), Which::All), Some(Offset(2)), "the rest is gone");
+        assert_eq!(of(state(MirrorState::Stopped, 7), Which::Failed), None);
+        assert_eq!(of(state(MirrorState::Failed, 7), Which::Failed), Some(Offset(7)));
     }
 
     #[test]
-    fn what_ended_the_log_for_its_mirror_is_no_range() {
-        let suffix = |records| Some(Suffix { records, control_records: 2 });
-        let places = [(partition(), Offset(7))];
-        let found = |suffix| ranges(&places, &[(partition(), ends())].into(), [suffix]);
-        assert_eq!(found(suffix(0)), []);
-        assert_eq!(found(None), [], "the leader decides");
-        let some = found(suffix(1));
-        let said = said(&some).unwrap_or_default();
-        assert!(said.starts_with("partition 0: offsets 7 to 8 (1 records) were not brought"), "{said}");
+    fn what_is_said_of_ranges_names_the_first() {
+        let partition = TopicIdPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(0) };
+        let suffix = Suffix { records: 1, control_records: 2, has_more: true };
+        let range = LocalRange { partition, from: Offset(7), to: Offset(9), suffix };
+        let said = super::said(&[range, range]).unwrap_or_default();
+        let first = "partition 0: offsets 7 to 8 (more than 1 records) were not brought";
+        assert!(said.starts_with(first) && said.contains("1 more partitions"), "{said}");
         assert_eq!(super::said(&[]), None);
     }
 
-    /// Where local records begin in a partition that holds the offsets from 2 to 8.
-    fn place(known: Result<Option<PartitionState>, ErrorCode>) -> Result<Option<Offset>, ErrorCode> {
-        let found = places(&[partition()], &[(partition(), known)].into(), &[(partition(), ends())].into())?;
-        Ok(found.first().map(|(_, offset)| *offset))
-    }
-
-    fn partition() -> TopicIdPartition {
-        TopicIdPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(0) }
+    #[test]
+    fn of_many_partitions_less_is_counted_in_each() {
+        assert_eq!(counted_max(1), limits::COUNTED_RECORDS_MAX);
+        let many = 100_000;
+        assert!(counted_max(many) * many as u64 <= limits::COUNTED_TOGETHER_MAX);
+        assert_eq!(counted_max(usize::MAX), 1);
     }
 
     fn ends() -> LogEnds {

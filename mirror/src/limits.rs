@@ -31,6 +31,16 @@ pub const COMPARED_BATCHES_BYTES: usize = 4 << 20;
 /// Halving a log of 2⁶³ offsets takes 126, and every older leader epoch that only one of them has three.
 pub const PARTING_QUESTIONS_MAX: u32 = 400;
 
+/// So many records of those that only a log here has are counted, or as many as the configuration gives up: how many
+/// there are above that makes no difference.
+pub const COUNTED_RECORDS_MAX: u64 = 10_000;
+
+/// So many records are counted before topics are begun with, of all of a request together.
+pub const COUNTED_TOGETHER_MAX: u64 = 10_000_000;
+
+/// For how long a request to begin with topics waits until they are counted: a client waits not much longer.
+pub const COUNTED_WITHIN: Duration = Duration::from_secs(10);
+
 /// How often in a row a log is cut before it is left to an operator: what is cut once and compared goes on.
 pub const CUTS_IN_A_ROW_MAX: u8 = 3;
 

@@ -4,6 +4,7 @@
 //! answers, so that a mirror can do nothing that an operator could not see in the protocol. Only the logs
 //! are reached past it: appending what was fetched, and asking where a log ends.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tarn_image::MetadataImage;
@@ -14,6 +15,7 @@ use tarn_wire::Request;
 use thiserror::Error;
 
 use crate::alignment::EpochEnd;
+use crate::reasons::Reason;
 use crate::state::MirrorState;
 
 /// Which opening of a partition's gate an append belongs to. Every opening raises it.
@@ -234,6 +236,17 @@ pub struct Export {
     pub bytes: u64,
 }
 
+/// The order to count what stands in a log from an offset on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountOrder {
+    /// The partition.
+    pub partition: TopicIdPartition,
+    /// Where to begin.
+    pub from: Offset,
+    /// Above so many records, control records not counted, nothing more is looked at.
+    pub records_max: u64,
+}
+
 /// What stands in a log from an offset on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Suffix {
@@ -241,6 +254,23 @@ pub struct Suffix {
     pub records: u64,
     /// How many control records.
     pub control_records: u64,
+    /// There may be more: counting ended before the log did.
+    pub has_more: bool,
+}
+
+impl Suffix {
+    /// True where it is known that no application has written any of it.
+    pub fn holds_no_records(&self) -> bool {
+        self.records == 0 && !self.has_more
+    }
+}
+
+/// How many records.
+impl fmt::Display for Suffix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let more = if self.has_more { "more than " } else { "" };
+        write!(f, "{more}{} records", self.records)
+    }
 }
 
 /// Why this cluster did not answer a request of its own.
@@ -289,6 +319,20 @@ pub enum LocalError {
         /// What the disk said.
         reason: String,
     },
+}
+
+impl LocalError {
+    /// The reason of a partition that waits for that.
+    pub fn reason(&self) -> Reason {
+        match self {
+            LocalError::Storage { .. } | LocalError::Export { .. } => Reason::DestinationStorage,
+            // It is compared again, and what is to be cut decided anew.
+            LocalError::NotCut { .. } => Reason::ComparingHistories,
+            LocalError::Unanswered { .. } | LocalError::NotLeader(_) | LocalError::NotEnded { .. } => {
+                Reason::DestinationNoLeader
+            }
+        }
+    }
 }
 
 /// This broker and its cluster, as mirroring sees them. One per core; cloning it is cheap.
@@ -346,8 +390,8 @@ pub trait LocalCluster: Clone + 'static {
     /// OffsetForLeaderEpoch would answer if it were not asked from outside. One answer for each, in their order.
     async fn epoch_ends(&self, epochs: Vec<(TopicIdPartition, Epoch)>) -> Vec<Result<EpochEnd, LocalError>>;
 
-    /// What stands in these logs from these offsets on. One answer for each, in their order.
-    async fn suffixes(&self, places: Vec<(TopicIdPartition, Offset)>) -> Vec<Result<Suffix, LocalError>>;
+    /// Counts what stands in logs. One answer for each order, in their order.
+    async fn suffixes(&self, orders: Vec<CountOrder>) -> Vec<Result<Suffix, LocalError>>;
 
     /// Copies the ends of logs into files, then drops them; each file is durable before a byte is dropped, and a
     /// copy that fails drops nothing. Repeating an order that a crash interrupted may leave a second file of the

@@ -51,7 +51,7 @@ pub struct Parted {
 /// Why something may be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
-    /// There is no record in it: it ended the log for its mirror.
+    /// There is no record in it: it ended the log for its mirror, or the log is empty.
     NoRecords,
     /// The operator has allowed it, for this version of the binding.
     Consent,
@@ -134,7 +134,9 @@ impl Alignment {
             Alignment::Diverged(parted) => (Reason::SourceTruncated, parted),
             Alignment::LocalRecords(parted) => (Reason::LocalRecords, parted),
         };
-        let is_few = allowed.divergence_records_max.is_some_and(|max| parted.suffix.records <= max);
+        let suffix = parted.suffix;
+        let is_few =
+            allowed.divergence_records_max.is_some_and(|max| !suffix.has_more && suffix.records <= max);
         let ground = match () {
             () if parted.holds_nothing(reason) => Ground::NoRecords,
             () if allowed.consent => Ground::Consent,
@@ -156,7 +158,7 @@ impl Parted {
     /// True where there are control records behind what is common, and never was anything else.
     fn is_control_alone(&self) -> bool {
         let offsets = self.log_end.0.saturating_sub(self.from.0);
-        self.suffix.records == 0 && u64::try_from(offsets) == Ok(self.suffix.control_records)
+        self.suffix.holds_no_records() && u64::try_from(offsets) == Ok(self.suffix.control_records)
     }
 
     /// True where all of the log is dropped and mirrored again.
@@ -165,7 +167,7 @@ impl Parted {
     }
 
     fn cutting(&self, reason: Reason, ground: Ground) -> Cutting {
-        let is_exported = self.suffix.records > 0 || (self.common.is_some() && self.goes_whole());
+        let is_exported = !self.suffix.holds_no_records() || (self.common.is_some() && self.goes_whole());
         let cut = match self.common {
             Some(point) if !self.goes_whole() => Cut::From(point.offset),
             _ => Cut::All { begins_at: self.source_log_start },
@@ -191,12 +193,8 @@ impl Parted {
 impl fmt::Display for Parted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Parted { why, from, log_end, suffix, .. } = self;
-        write!(f, "{why}: ")?;
-        if from >= log_end {
-            return write!(f, "no offset here is common with the source");
-        }
-        let records = suffix.records;
-        write!(f, "offsets {from} to {} ({records} records) are here and not at the source", log_end.plus(-1))
+        let last = log_end.plus(-1);
+        write!(f, "{why}: offsets {from} to {last} ({suffix}) are here and not at the source")
     }
 }
 
@@ -251,7 +249,7 @@ mod tests {
         let Alignment::LocalRecords(found) = parted(Content::Local, Some(90), 0, false) else {
             panic!("it is local")
         };
-        let suffix = Suffix { records: 0, control_records: 60 };
+        let suffix = Suffix { control_records: 60, ..Suffix::default() };
         let below = Alignment::LocalRecords(Parted { suffix, ..found });
         assert!(matches!(below.cutting(Allowed::default()), Some(Err((Reason::LocalRecords, _)))));
         assert_eq!(cut(below, CONSENT).cut, Cut::From(Offset(90)));
@@ -262,7 +260,7 @@ mod tests {
         let Alignment::LocalRecords(found) = parted(Content::Local, Some(100), 0, true) else {
             panic!("it is local")
         };
-        let suffix = Suffix { records: 0, control_records: 49 };
+        let suffix = Suffix { control_records: 49, ..Suffix::default() };
         let cleaned = Alignment::LocalRecords(Parted { suffix, ..found });
         assert!(matches!(cleaned.cutting(Allowed::default()), Some(Err((Reason::LocalRecords, _)))));
         let cutting = cut(cleaned, CONSENT);
@@ -280,13 +278,30 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_log_begins_again_unasked() {
+    fn an_empty_log_is_begun_again_and_nobody_is_asked() {
         let empty = LogEnds { log_start: Offset(150), ..ours() };
         for content in [Content::Mirrored, Content::Local] {
-            let rest = Rest { suffix: Suffix::default(), ..rest(0, false) };
-            let cutting = cut(judge(&empty, content, &source(), None, rest), Allowed::default());
-            assert_eq!((cutting.ground, cutting.cut), (Ground::NoRecords, Cut::All { begins_at: Offset(7) }));
+            let found = judge(&empty, content, &source(), None, rest(0, false));
+            let cutting = cut(found, Allowed::default());
+            assert_eq!((cutting.ground, cutting.export_from), (Ground::NoRecords, None));
+            assert_eq!(cutting.cut, Cut::All { begins_at: Offset(7) });
         }
+    }
+
+    #[test]
+    fn what_was_not_counted_to_its_end_is_more_than_the_configuration_gives_up() {
+        let suffix = Suffix { records: 20, control_records: 0, has_more: true };
+        let rest = Rest { suffix, ..rest(0, false) };
+        let common = Some(CommonPoint { epoch: Epoch(4), offset: Offset(100) });
+        let found = |content| judge(&ours(), content, &source(), common, rest.clone());
+        let allowed = Allowed { consent: false, divergence_records_max: Some(20) };
+        let Some(Err((_, why))) = found(Content::Mirrored).cutting(allowed) else { panic!("it is asked") };
+        assert!(why.contains("offsets 100 to 149 (more than 20 records)"), "{why}");
+        let none_seen = Suffix { records: 0, ..suffix };
+        let unseen =
+            judge(&ours(), Content::Local, &source(), common, Rest { suffix: none_seen, ..rest.clone() });
+        assert!(matches!(unseen.cutting(allowed), Some(Err((Reason::LocalRecords, _)))));
+        assert_eq!(cut(found(Content::Local), CONSENT).export_from, Some(Offset(100)));
     }
 
     #[test]
@@ -333,7 +348,8 @@ mod tests {
     }
 
     fn rest(records: u64, compacted_there: bool) -> Rest {
-        let suffix = Suffix { records, control_records: if records == 0 { 50 } else { 2 } };
+        let control_records = if records == 0 { 50 } else { 2 };
+        let suffix = Suffix { records, control_records, has_more: false };
         let (why, mirrored_end) = ("the source is another".to_owned(), Offset(100));
         Rest { why, suffix, mirrored_end, compacted_there }
     }

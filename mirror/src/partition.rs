@@ -97,6 +97,8 @@ pub enum Want {
     SourceMetadata,
     /// To compare histories with this broker.
     Compare(SourceLeader),
+    /// To find where they part from this broker's.
+    Search(SourceLeader),
     /// To have the end of the log dropped, which its source has not.
     Cut(Cutting),
     /// To have the controller raise the leader epoch above this.
@@ -280,7 +282,7 @@ impl Partition {
     /// source that may never answer, nor for a copy that takes as long as the disk does; its gate, which it closes
     /// first, keeps what was ordered before from cutting the log. True where there was one; its end must not be told.
     pub fn gives_up_step(&mut self) -> bool {
-        let takes_long = matches!(self.busy, Some(Want::Compare(_) | Want::Cut(_)));
+        let takes_long = matches!(self.busy, Some(Want::Compare(_) | Want::Search(_) | Want::Cut(_)));
         let gives_up = takes_long && self.bound.desired != DesiredState::Mirroring;
         if gives_up {
             self.busy = None;
@@ -478,11 +480,12 @@ impl Partition {
 
     fn want_to_fetch(&self, now_ms: u64) -> Want {
         let Some(source) = self.source else { return Want::SourceMetadata };
-        let aligned = match self.histories {
+        let aligned = match &self.histories {
             Histories::Open => return Want::Compare(source),
+            Histories::Apart(_) => return Want::Search(source),
             Histories::Parted(_) if self.gate != GateNow::Closed => return Want::CloseGate,
-            Histories::Parted(cutting) => return Want::Cut(cutting),
-            Histories::Same(aligned) => aligned,
+            Histories::Parted(cutting) => return Want::Cut(*cutting),
+            Histories::Same(aligned) => *aligned,
         };
         if let Some(want) = self.want_epoch(now_ms) {
             return want;

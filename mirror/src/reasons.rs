@@ -77,6 +77,8 @@ reasons! {
     ConfigInvalid "CONFIG_INVALID" Terminal,
     /// A topic of this cluster has the source's name and another id.
     TopicIdConflict "TOPIC_ID_CONFLICT" Terminal,
+    /// Where the log here and the source's part is searched for, or they are to be compared once more.
+    ComparingHistories "COMPARING_HISTORIES" Notice,
     /// The local log holds records that the source does not have.
     LocalRecords "LOCAL_RECORDS" Terminal,
     /// The source mirrors this topic from this cluster.

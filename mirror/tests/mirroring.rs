@@ -4,12 +4,16 @@
 mod cluster;
 #[path = "mirroring/cut_link.rs"]
 mod cut_link;
+#[path = "mirroring/existing.rs"]
+mod existing;
 #[path = "mirroring/lane_identity.rs"]
 mod lane_identity;
 #[path = "mirroring/log.rs"]
 mod log;
 #[path = "mirroring/parted.rs"]
 mod parted;
+#[path = "mirroring/restored.rs"]
+mod restored;
 #[path = "mirroring/shown.rs"]
 mod shown;
 #[path = "mirroring/source.rs"]
@@ -350,58 +354,6 @@ fn a_source_that_lost_records_fails_the_partition_and_nothing_is_dropped() {
     let partition = cluster.partition("orders", 0).expect("it was begun");
     assert_eq!(cluster.state().logs[&partition].end(), end);
     assert!(cluster.state().cuts.is_empty());
-}
-
-#[test]
-fn a_source_that_was_restored_with_other_records_in_the_same_epoch_fails_the_partition() {
-    // Applications that repeat what they sent fill it up to the very end that was mirrored.
-    for records_more in [0, 1] {
-        let (source, _serving, cluster, mirror) = restored(records_more, |_| {});
-        let standing = eventually_some(|| {
-            mirror.standing(&cluster, "orders", 0).filter(|now| now.state == MirrorState::Failed)
-        });
-        assert_eq!((standing.reason, standing.retry_attempt), (Some(Reason::SourceTruncated), -1));
-        let message = standing.message.unwrap_or_default();
-        assert!(message.contains("newest batch here"), "{message}");
-        let partition = cluster.partition("orders", 0).expect("it was begun");
-        let newest =
-            cluster.state().logs[&partition].batches.last().map(|batch| batch.header().last_offset().0);
-        assert_eq!(source.state().compared_at.first().copied(), newest, "it was fetched again");
-        assert_eq!(
-            cluster.state().logs[&partition].batches.len(),
-            6,
-            "nothing was dropped and nothing appended"
-        );
-    }
-}
-
-#[test]
-fn another_newest_batch_proves_nothing_where_the_source_compacts() {
-    let (source, _serving, cluster, _mirror) = restored(1, |source| source.state().compacted = true);
-    let end = source.log("orders", 0, |log| log.end());
-    eventually(|| {
-        let partition = cluster.partition("orders", 0).expect("it was begun");
-        cluster.state().logs[&partition].end() == end
-    });
-}
-
-/// A mirror that begins again after its source came back with another newest batch, and more records.
-fn restored(records_more: usize, change: impl FnOnce(&Source)) -> (Source, Serving, Cluster, Mirroring) {
-    let source = Source::new("source");
-    source.topic("orders", 1, 3);
-    produce(&source, "orders", 0, 6);
-    let serving = source.serve();
-    let cluster = Cluster::new(source.state().port, "orders");
-    let first = Mirroring::begin(&cluster);
-    eventually(|| caught_up(&source, &cluster, "orders", 1));
-    drop(first);
-    source.log("orders", 0, |log| {
-        log.rewrite_newest();
-        (0..records_more).for_each(|_| log.produce(1));
-    });
-    change(&source);
-    let mirror = Mirroring::begin(&cluster);
-    (source, serving, cluster, mirror)
 }
 
 #[test]

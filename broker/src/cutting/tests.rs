@@ -9,7 +9,7 @@ use futures_lite::future::poll_once;
 use tarn_image::DesiredState;
 use tarn_log::{FlushPolicy, Log, LogConfig, LogDir, Opening};
 use tarn_mirror::alignment::EpochEnd;
-use tarn_mirror::local_cluster::{KnownState, LogEnds, Suffix};
+use tarn_mirror::local_cluster::{CountOrder, KnownState, LogEnds, Suffix};
 use tarn_mirror::state::MirrorState;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, ValidBatch};
 use tarn_runtime::channel::{Flag, Reply, reply};
@@ -252,12 +252,17 @@ fn a_log_is_looked_up_from_behind() {
             [Ok(Some(Offset(3))), Err(not_here.clone()), Ok(None)]
         );
         let (slot, counted) = reply();
-        world.core.handle(Envelope::Suffixes(places.to_vec(), slot));
-        let suffix = |records, control_records| Ok(Suffix { records, control_records });
-        assert_eq!(
-            counted.await.expect("it is answered"),
-            [suffix(1, 0), Err(not_here.clone()), suffix(4, 1)]
-        );
+        let count = |(partition, from)| CountOrder { partition, from, records_max: 5 };
+        let mut orders = places.map(count).to_vec();
+        orders.push(CountOrder { records_max: 2, ..orders[2] });
+        world.core.handle(Envelope::Suffixes(orders.clone(), slot));
+        let suffix = |records, control_records, has_more| Ok(Suffix { records, control_records, has_more });
+        let expected = [suffix(1, 0, false), Err(not_here.clone()), suffix(4, 1, false), suffix(2, 0, true)];
+        assert_eq!(counted.await.expect("it is answered"), expected);
+        world.core.closing().raise();
+        let (slot, counted) = reply();
+        world.core.handle(Envelope::Suffixes(orders[2..3].to_vec(), slot));
+        assert_eq!(counted.await.expect("it is answered"), [suffix(0, 0, true)], "the core closes");
         let asked = [(partition, 7), (absent, 7), (partition, 4), (partition, 5)];
         let asked = asked.map(|(partition, epoch)| (partition, Epoch(epoch)));
         let (slot, ends) = reply();

@@ -29,7 +29,16 @@ fn a_source_that_counts_the_same_epochs_again_is_found_out_by_its_batches() {
     let theirs = log(&[(3, 1, 1), (3, 1, 2), (3, 1, 93), (3, 1, 94), (3, 1, 95), (3, 1, 96)]);
     assert_eq!(search(&ours, &theirs, all_of(&ours)).0, point(1, 6));
     let compacted = Logs { proof: Proof::Epochs, ..logs(&ours, &theirs) };
-    assert_eq!(search(&ours, &theirs, compacted).0, point(1, 18), "where batches say nothing, epochs do");
+    assert_eq!(search(&ours, &theirs, compacted).0, point(1, 6), "no cleaner has touched them");
+    // One that a cleaner has rewritten, or removed, says nothing, and its epoch is believed.
+    let mut cleaned = theirs.clone();
+    cleaned.batches[5].record_count -= 1;
+    assert_eq!(search(&ours, &cleaned, compacted).0, point(1, 18));
+    cleaned.batches[5].base_offset = Offset(18);
+    assert_eq!(search(&ours, &cleaned, compacted).0, point(1, 18));
+    cleaned = theirs.clone();
+    cleaned.batches[5].attributes = Attributes::default().delete_horizon();
+    assert_eq!(search(&ours, &cleaned, compacted).0, point(1, 18));
 }
 
 #[test]
@@ -85,6 +94,19 @@ fn a_source_that_answers_whatever_it_likes_ends_every_search() {
     }
 }
 
+#[test]
+fn a_search_that_takes_too_many_answers_says_that_it_was_given_up() {
+    // A source that was put back to long before, and does not say in which epoch it is.
+    let theirs = log(&[(1, 0, 1)]);
+    for (epochs, gives_up) in [(100, false), (200, true)] {
+        let ours: Vec<_> = (0..=epochs).map(|epoch| (1, epoch, 1)).collect();
+        let ours = log(&ours);
+        let (search, _) = ended(&ours, &theirs, all_of(&ours));
+        let expected = if gives_up { None } else { point(0, 1) };
+        assert_eq!((search.next(), search.gave_up()), (Ask::Found(expected), gives_up));
+    }
+}
+
 /// A log: its batches, and where it begins.
 #[derive(Clone, Debug)]
 struct Log {
@@ -136,6 +158,13 @@ impl Log {
 
 /// Searches, and says how much was asked.
 fn search(ours: &Log, theirs: &Log, logs: Logs) -> (Option<CommonPoint>, u32) {
+    let (search, asked) = ended(ours, theirs, logs);
+    let Ask::Found(found) = search.next() else { panic!("it has not ended: {search:?}") };
+    (found, asked)
+}
+
+/// A search that has ended, and how much was asked.
+fn ended(ours: &Log, theirs: &Log, logs: Logs) -> (Search, u32) {
     let mut search = Search::new(logs);
     let mut asked = 0;
     loop {
@@ -144,7 +173,7 @@ fn search(ours: &Log, theirs: &Log, logs: Logs) -> (Option<CommonPoint>, u32) {
             Ask::EpochThere(epoch) => search.epoch_there(theirs.end_of(epoch.0)),
             Ask::EpochHere(epoch) => search.epoch_here(ours.end_of(epoch.0)),
             Ask::BatchThere(batch) => search.batch_there(&theirs.in_place_of(&batch)),
-            Ask::Found(found) => return (found, asked),
+            Ask::Found(_) => return (search, asked),
         }
         asked += 1;
         assert!(asked <= limits::PARTING_QUESTIONS_MAX + 1, "it ends");

@@ -71,6 +71,8 @@ pub(super) enum Question {
     Metadata,
     /// This broker, about the histories of what it leads.
     Histories(BrokerId),
+    /// The same, about where they part from those here.
+    CommonPoints(BrokerId),
 }
 
 /// A task that follows the source.
@@ -275,7 +277,7 @@ impl MirrorBoard {
         let silent_ms = now_ms.saturating_sub(*self.asked_at_ms.get(&question)?);
         let whom = match question {
             Question::Metadata => "the source",
-            Question::Histories(_) => "the source broker",
+            Question::Histories(_) | Question::CommonPoints(_) => "the source broker",
         };
         let said = || Arc::from(format!("{whom} has not answered for {silent_ms} ms"));
         (silent_ms >= self.silent_after_ms).then(|| (Reason::SourceUnreachable, said()))
@@ -311,11 +313,15 @@ impl MirrorBoard {
         };
         let of_its_silence = || {
             let is_waiting = written.waits_for_source && written.state != MirrorState::Failed;
-            let question = match written.source {
-                Some(broker) => Some(Question::Histories(broker)).filter(|_| !written.is_in_lane),
-                None => Some(Question::Metadata).filter(|_| is_waiting),
-            };
-            self.silence(question?, now_ms)
+            let silence = |question| self.silence(question, now_ms);
+            match written.source {
+                Some(_) if written.is_in_lane => None,
+                Some(broker) => {
+                    silence(Question::Histories(broker)).or_else(|| silence(Question::CommonPoints(broker)))
+                }
+                None if is_waiting => silence(Question::Metadata),
+                None => None,
+            }
         };
         let trouble = elsewhere
             .and_then(|task| task.trouble.clone())
@@ -456,6 +462,10 @@ mod tests {
             (
                 Written { source: Some(broker), waits_for_source: false, ..waiting() },
                 Question::Histories(broker),
+            ),
+            (
+                Written { source: Some(broker), waits_for_source: false, ..waiting() },
+                Question::CommonPoints(broker),
             ),
         ] {
             board.write("m", partition(), waiting, None);

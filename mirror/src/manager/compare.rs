@@ -1,16 +1,18 @@
 //! Comparing the histories of partitions with one source broker, many at once: epochs and ends for all of
 //! them, and the newest batch of those whose epochs and ends agree. Where that does not prove that the log here is a
-//! beginning of the source's, `parting` goes on.
+//! beginning of the source's, `parting` goes on: in work of its own, which those that agree do not wait for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tarn_record::{BatchHeader, TopicIdPartition};
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
-use super::job::{Item, Outcome, Site};
-use super::{parting, positions};
+use super::job::{Item, Outcome, Site, Work};
+use super::parting::Open;
+use super::positions;
 use crate::alignment::{
     Apart, BatchThere, Content, GoOn, SameBatch, SourceLog, align, compare_batch, has_batch_to_compare,
 };
@@ -18,7 +20,7 @@ use crate::local_cluster::{LastPosition, LocalCluster};
 use crate::parted::Alignment;
 use crate::partition::Want;
 use crate::reasons::Reason;
-use crate::source::batches::{self, BatchLimits, BatchQuestion};
+use crate::source::batches::{self, BatchLimits, BatchQuestion, Unanswered};
 use crate::source::metadata::SourceLeader;
 use crate::source::offsets::{self, Question};
 use crate::source::{SourceError, configs};
@@ -44,21 +46,38 @@ struct Agrees {
 
 /// Compares; one outcome for each item, in their order.
 pub(super) async fn compare(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
-    let mut outcomes: BTreeMap<usize, Outcome> = BTreeMap::new();
+    let Looked { mut outcomes, open } = look(site, cluster, items).await;
+    let apart = |open: Open| (open.asked.index, Outcome::Apart(open.asked.leader, open.why));
+    outcomes.extend(open.into_iter().map(apart));
+    in_order(outcomes, items)
+}
+
+/// What comparing came to: outcomes by the items' places, and those that are open.
+pub(super) struct Looked {
+    pub(super) outcomes: BTreeMap<usize, Outcome>,
+    pub(super) open: Vec<Open>,
+}
+
+/// Compares as far as that takes a few questions.
+pub(super) async fn look(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Looked {
+    let (mut outcomes, mut open) = (BTreeMap::new(), Vec::new());
     let mut asked = here(cluster, items, &mut outcomes).await;
     positions::distrust(site, cluster, &mut asked, &mut outcomes).await;
     match &site.endpoint {
         Some(endpoint) => {
-            let mut open = Vec::new();
             let agrees = compare_epochs(site, endpoint, cluster, asked, &mut open, &mut outcomes).await;
             compare_batches(site, endpoint, agrees, &mut open, &mut outcomes).await;
-            parting::find(site, endpoint, cluster, open, &mut outcomes).await;
         }
         None => {
             let lost = |asked: Asked| (asked.index, Outcome::SourceLost(ErrorCode::BROKER_NOT_AVAILABLE));
             outcomes.extend(asked.into_iter().map(lost));
         }
     }
+    Looked { outcomes, open }
+}
+
+/// One outcome for each item.
+pub(super) fn in_order(mut outcomes: BTreeMap<usize, Outcome>, items: &[Item]) -> Vec<Outcome> {
     let missing = || Outcome::Failed(Reason::DestinationNoLeader, "the log's end is not known".to_owned());
     (0..items.len()).map(|index| outcomes.remove(&index).unwrap_or_else(missing)).collect()
 }
@@ -72,7 +91,7 @@ async fn here(
     let ends = cluster.ends(items.iter().map(|item| item.partition).collect()).await;
     let mut asked = Vec::new();
     for (index, (item, ours)) in items.iter().zip(ends).enumerate() {
-        let Want::Compare(leader) = item.want else { continue };
+        let (Want::Compare(leader) | Want::Search(leader)) = item.want else { continue };
         match ours {
             Ok(ours) => {
                 let question = Question {
@@ -98,7 +117,7 @@ async fn compare_epochs(
     endpoint: &Endpoint,
     cluster: &impl LocalCluster,
     asked: Vec<Asked>,
-    open: &mut Vec<parting::Open>,
+    open: &mut Vec<Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
 ) -> Vec<Agrees> {
     let questions: Vec<Question> = asked.iter().map(|asked| asked.question.clone()).collect();
@@ -126,9 +145,10 @@ async fn compare_epochs(
         match align(&ours, asked.content, &source) {
             Ok(go_on) if has_batch_to_compare(&ours, &source) => agree.push((asked, source, go_on)),
             Ok(go_on) => {
-                outcomes.insert(asked.index, Outcome::Compared(asked.leader, Alignment::GoOn(go_on)));
+                outcomes
+                    .insert(asked.index, Outcome::Compared(asked.leader, Box::new(Alignment::GoOn(go_on))));
             }
-            Err(Apart(why)) => open.push(parting::Open { asked, source, why }),
+            Err(Apart(why)) => open.push(Open { asked, source, why }),
         }
     }
     with_newest_batches(cluster, agree, outcomes).await
@@ -149,7 +169,8 @@ async fn with_newest_batches(
         match newest {
             Ok(Some(ours)) => found.push(Agrees { asked, source, go_on, ours }),
             Ok(None) => {
-                outcomes.insert(asked.index, Outcome::Compared(asked.leader, Alignment::GoOn(go_on)));
+                outcomes
+                    .insert(asked.index, Outcome::Compared(asked.leader, Box::new(Alignment::GoOn(go_on))));
             }
             Err(error) => {
                 outcomes.insert(asked.index, Outcome::refused_here(&error));
@@ -164,7 +185,7 @@ async fn compare_batches(
     site: &Site,
     endpoint: &Endpoint,
     agrees: Vec<Agrees>,
-    open: &mut Vec<parting::Open>,
+    open: &mut Vec<Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
 ) {
     if agrees.is_empty() {
@@ -184,16 +205,22 @@ async fn compare_batches(
             return;
         }
     };
-    let mut other: Vec<(Agrees, String)> = Vec::new();
+    let mut other: Vec<(Agrees, InItsPlace)> = Vec::new();
     for (agrees, answer) in agrees.into_iter().zip(answers) {
         let same = answer.map(|theirs: BatchThere| compare_batch(&agrees.ours, &theirs));
         let Agrees { asked, go_on, .. } = &agrees;
         match same {
-            Ok(SameBatch::Another(why)) => other.push((agrees, why)),
-            Ok(SameBatch::Same | SameBatch::Cleaned) => {
-                outcomes.insert(asked.index, Outcome::Compared(asked.leader, Alignment::GoOn(*go_on)));
+            Ok(SameBatch::Replaced(why)) => {
+                let Agrees { asked, source, .. } = agrees;
+                open.push(Open { asked, source, why });
             }
-            Err(code) => {
+            Ok(SameBatch::Another(why)) => other.push((agrees, InItsPlace::Another(why))),
+            Err(Unanswered::Empty) => other.push((agrees, InItsPlace::Nothing)),
+            Ok(SameBatch::Same | SameBatch::Cleaned) => {
+                outcomes
+                    .insert(asked.index, Outcome::Compared(asked.leader, Box::new(Alignment::GoOn(*go_on))));
+            }
+            Err(Unanswered::Refused(code)) => {
                 outcomes.insert(asked.index, refused_by_source(code));
             }
         }
@@ -201,12 +228,20 @@ async fn compare_batches(
     look_at_others(site, endpoint, other, open, outcomes).await;
 }
 
-/// Another batch is another history, unless a cleaner may have removed ours.
+/// What the source sends where the newest batch here is.
+enum InItsPlace {
+    /// Another batch, and which.
+    Another(String),
+    /// Nothing.
+    Nothing,
+}
+
+/// Another batch is another history, unless a cleaner may have removed ours; and nothing is none, unless it may.
 async fn look_at_others(
     site: &Site,
     endpoint: &Endpoint,
-    other: Vec<(Agrees, String)>,
-    open: &mut Vec<parting::Open>,
+    other: Vec<(Agrees, InItsPlace)>,
+    open: &mut Vec<Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
 ) {
     let topics: BTreeSet<Arc<str>> =
@@ -219,27 +254,50 @@ async fn look_at_others(
         Ok(client) => configs::compacted(&client, &topics).await,
         Err(error) => Err(error),
     };
-    for (Agrees { asked, source, go_on, .. }, why) in other {
-        let outcome = match &compacted {
-            Ok(compacted) => match compacted.get(&*asked.question.topic).copied() {
-                Some(there) if there || asked.question.ours.compacted => {
-                    Outcome::Compared(asked.leader, Alignment::GoOn(go_on))
-                }
-                Some(_) => {
-                    open.push(parting::Open { asked, source, why });
-                    continue;
-                }
-                None => Outcome::SourceLost(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-            },
-            Err(error) => unreached(error),
+    for (Agrees { asked, source, go_on, ours }, there) in other {
+        let is_compacted = match &compacted {
+            Ok(compacted) => compacted.get(&*asked.question.topic).copied(),
+            Err(error) => {
+                outcomes.insert(asked.index, unreached(error));
+                continue;
+            }
+        };
+        let is_compacted = is_compacted.map(|there| there || asked.question.ours.compacted);
+        let outcome = match (is_compacted, there) {
+            (None, _) => Outcome::SourceLost(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            (Some(true), _) => Outcome::Compared(asked.leader, Box::new(Alignment::GoOn(go_on))),
+            (Some(false), InItsPlace::Another(why)) => {
+                open.push(Open { asked, source, why });
+                continue;
+            }
+            // That is waited for in work of its own.
+            (Some(false), InItsPlace::Nothing) if matches!(site.work, Work::Compare(_)) => {
+                open.push(Open { asked, source, why: not_sent(&ours) });
+                continue;
+            }
+            (Some(false), InItsPlace::Nothing) => sends_nothing(&ours),
         };
         outcomes.insert(asked.index, outcome);
     }
 }
 
+/// The source sends nothing where this batch is, of which no cleaner can have removed anything: it is asked again.
+pub(super) fn sends_nothing(ours: &BatchHeader) -> Outcome {
+    Outcome::Failed(Reason::ComparingHistories, format!("{}; it is asked again", not_sent(ours)))
+}
+
+fn not_sent(ours: &BatchHeader) -> String {
+    let offset = ours.last_offset();
+    format!("the source sends nothing at offset {offset}, which is below its high watermark")
+}
+
 /// How much may be fetched to compare batches.
 pub(super) fn batch_limits(site: &Site) -> BatchLimits<'_> {
-    BatchLimits { config: &site.config, batch_max_bytes: site.batch_max_bytes, budget: &site.budget }
+    let wait = match site.work {
+        Work::Search(_) => site.config.fetch_wait_max,
+        _ => Duration::ZERO,
+    };
+    BatchLimits { config: &site.config, wait, batch_max_bytes: site.batch_max_bytes, budget: &site.budget }
 }
 
 pub(super) fn unreached(error: &SourceError) -> Outcome {

@@ -1,6 +1,6 @@
 //! Cutting logs that their source has not, many at once: orders to the owning cores, and what their answers mean.
 
-use super::job::{Item, Outcome, reason_here};
+use super::job::{Item, Outcome};
 use super::work::fill;
 use crate::local_cluster::{CutOrder, LocalCluster, LocalError};
 use crate::partition::Want;
@@ -29,7 +29,7 @@ pub(super) async fn cut(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outc
         Err(error @ (LocalError::Export { .. } | LocalError::Storage { .. })) => {
             Outcome::refused_here(&error)
         }
-        Err(error) => Outcome::CutRefused(reason_here(&error), error.to_string()),
+        Err(error) => Outcome::CutRefused(error.reason(), format!("{error}; it is compared again")),
     };
     let mut outcomes: Vec<Outcome> = decided.iter().zip(answers).map(outcome).collect();
     fill(&mut outcomes, items.len(), Reason::DestinationNoLeader);

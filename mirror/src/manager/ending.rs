@@ -6,7 +6,7 @@ use tarn_wire::messages::write_mirror_states_request::{
     AbortedTransaction, MirrorStopReport, WriteMirrorStatePartition,
 };
 
-use super::job::{Item, Outcome, Site, reason_here};
+use super::job::{Item, Outcome, Site};
 use super::work::fill;
 use crate::coordinator::NEVER_STOPPED_MS;
 use crate::crash_points;
@@ -58,7 +58,7 @@ pub(super) async fn end_logs(site: &Site, cluster: &impl LocalCluster, items: &[
                 crash_points::reached("stop.log_ended");
                 Outcome::Ended(ended)
             }
-            Some(Err(error)) => Outcome::EndRefused(reason_here(&error), error.to_string()),
+            Some(Err(error)) => Outcome::EndRefused(error.reason(), error.to_string()),
             None => Outcome::EndRefused(Reason::DestinationNoLeader, "it was not asked to".to_owned()),
         }
     };

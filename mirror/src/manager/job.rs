@@ -32,6 +32,9 @@ pub(super) enum Work {
     Gates,
     /// Comparing histories with one source broker.
     Compare(BrokerId),
+    /// Finding where histories part from those of one source broker. It may take many questions, and those whose
+    /// histories are the same do not wait for it.
+    Search(BrokerId),
     /// Having the controller raise leader epochs.
     RaiseEpochs,
     /// Making logs durable and committed.
@@ -50,6 +53,7 @@ impl Work {
             Want::WriteState(_) => Some(Work::WriteStates(coordinator)),
             Want::OpenGate | Want::CloseGate => Some(Work::Gates),
             Want::Compare(leader) => Some(Work::Compare(leader.broker)),
+            Want::Search(leader) => Some(Work::Search(leader.broker)),
             Want::RaiseEpoch(_) => Some(Work::RaiseEpochs),
             Want::Flush => Some(Work::Flush),
             Want::EndLog => Some(Work::EndLogs),
@@ -63,9 +67,13 @@ impl Work {
     pub(super) fn is_wanted(self, want: Want) -> bool {
         let coordinator = match self {
             Work::ReadStates(coordinator) | Work::WriteStates(coordinator) => coordinator,
-            Work::Gates | Work::Compare(_) | Work::RaiseEpochs | Work::Flush | Work::EndLogs | Work::Cut => {
-                PartitionIndex(0)
-            }
+            Work::Gates
+            | Work::Compare(_)
+            | Work::Search(_)
+            | Work::RaiseEpochs
+            | Work::Flush
+            | Work::EndLogs
+            | Work::Cut => PartitionIndex(0),
         };
         Work::of(want, coordinator) == Some(self)
     }
@@ -74,7 +82,7 @@ impl Work {
     pub(super) fn unanswered(self) -> Reason {
         match self {
             Work::ReadStates(_) | Work::WriteStates(_) => Reason::CoordinatorUnavailable,
-            Work::Gates | Work::Compare(_) => Reason::DestinationNoLeader,
+            Work::Gates | Work::Compare(_) | Work::Search(_) => Reason::DestinationNoLeader,
             Work::RaiseEpochs => Reason::ControllerUnavailable,
             Work::Flush | Work::EndLogs | Work::Cut => Reason::DestinationStorage,
         }
@@ -83,7 +91,16 @@ impl Work {
     /// The source broker that is asked.
     pub(super) fn broker(self) -> Option<BrokerId> {
         match self {
-            Work::Compare(broker) => Some(broker),
+            Work::Compare(broker) | Work::Search(broker) => Some(broker),
+            _ => None,
+        }
+    }
+
+    /// What it is asked.
+    pub(super) fn question(self) -> Option<Question> {
+        match self {
+            Work::Compare(broker) => Some(Question::Histories(broker)),
+            Work::Search(broker) => Some(Question::CommonPoints(broker)),
             _ => None,
         }
     }
@@ -129,7 +146,9 @@ pub(super) enum Outcome {
     /// The gate is open.
     GateOpened(MirrorGeneration),
     /// Histories were compared with this leader's.
-    Compared(SourceLeader, Alignment),
+    Compared(SourceLeader, Box<Alignment>),
+    /// They may have parted, and why: the common point is to be searched for.
+    Apart(SourceLeader, String),
     /// The controller has raised the leader epoch above this; the metadata will show it.
     Raised(Epoch),
     /// All of the log is durable and committed.
@@ -151,23 +170,13 @@ pub(super) enum Outcome {
 impl Outcome {
     /// What an owning core's refusal means.
     pub(super) fn refused_here(error: &LocalError) -> Outcome {
-        Outcome::Failed(reason_here(error), error.to_string())
-    }
-}
-
-/// Why an owning core does not answer.
-pub(super) fn reason_here(error: &LocalError) -> Reason {
-    match error {
-        LocalError::Storage { .. } | LocalError::Export { .. } => Reason::DestinationStorage,
-        LocalError::Unanswered { .. }
-        | LocalError::NotLeader(_)
-        | LocalError::NotEnded { .. }
-        | LocalError::NotCut { .. } => Reason::DestinationNoLeader,
+        Outcome::Failed(error.reason(), error.to_string())
     }
 }
 
 /// Where work is done.
 pub(super) struct Site {
+    pub(super) work: Work,
     pub(super) mirror: Arc<str>,
     /// The id of the cluster that is mirrored, where it is pinned.
     pub(super) source_cluster_id: Option<Arc<str>>,
@@ -181,8 +190,17 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// The source broker that is asked has answered, and is asked more: that is no silence.
-    pub(super) fn heard_of(&self, broker: BrokerId) {
-        self.shared.board.asked(&self.mirror, Question::Histories(broker));
+    /// The source is asked from now on; it has answered all that it was asked before.
+    pub(super) fn asks(&self) {
+        if let Some(question) = self.work.question() {
+            self.shared.board.asked(&self.mirror, question);
+        }
+    }
+
+    /// The source has answered, and what takes time now is here.
+    pub(super) fn has_answers(&self) {
+        if let Some(question) = self.work.question() {
+            self.shared.board.answered(&self.mirror, question);
+        }
     }
 }

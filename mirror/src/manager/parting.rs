@@ -1,5 +1,6 @@
 //! Finding where logs part from those of one source broker, many at once: what each search has to know next is asked
-//! in one request for all, here and there in turn, until all have ended.
+//! in one request for all, here and there in turn, until all have ended. What comparing has found open is compared
+//! once more before: whatever else is decided follows from one look at both logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,13 +9,16 @@ use tarn_record::{BatchHeader, Epoch, Offset, TopicIdPartition};
 use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
-use super::compare::{Asked, batch_limits, refused_by_source, unreached};
-use super::job::{Outcome, Site};
+use super::compare::{
+    Asked, Looked, batch_limits, in_order, look, refused_by_source, sends_nothing, unreached,
+};
+use super::job::{Item, Outcome, Site};
 use crate::alignment::{BatchThere, Content, EpochEnd, SourceLog};
 use crate::common_point::{Ask, CommonPoint, Logs, Proof, Search};
-use crate::local_cluster::{LocalCluster, LocalError};
+use crate::limits;
+use crate::local_cluster::{CountOrder, LocalCluster, LocalError};
 use crate::parted::{Rest, judge};
-use crate::source::batches::{self, BatchQuestion};
+use crate::source::batches::{self, BatchQuestion, Unanswered};
 use crate::source::offsets::{self, EpochQuestion};
 use crate::source::{SourceError, configs};
 
@@ -35,15 +39,25 @@ struct Searching {
 
 type Outcomes = BTreeMap<usize, Outcome>;
 
-/// Finds where the logs part, and judges what stands behind.
-pub(super) async fn find(
+/// Finds where the logs part, and judges what stands behind; one outcome for each item, in their order.
+pub(super) async fn search(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
+    let Looked { mut outcomes, open } = look(site, cluster, items).await;
+    if let Some(endpoint) = &site.endpoint {
+        find(site, endpoint, cluster, open, &mut outcomes).await;
+    }
+    in_order(outcomes, items)
+}
+
+async fn find(
     site: &Site,
     endpoint: &Endpoint,
     cluster: &impl LocalCluster,
     open: Vec<Open>,
     outcomes: &mut Outcomes,
 ) {
-    let Some(broker) = open.first().map(|open| open.asked.leader.broker) else { return };
+    if open.is_empty() {
+        return;
+    }
     let mut searching = with_policies(site, endpoint, open, outcomes).await;
     let mut found = Vec::new();
     while !searching.is_empty() {
@@ -58,13 +72,15 @@ pub(super) async fn find(
             }
         }
         let Asks { batches_here, epochs_here, epochs_there, batches_there } = asks;
+        site.has_answers();
         searching.extend(ask_batches_here(cluster, batches_here, outcomes).await);
         searching.extend(ask_epochs_here(cluster, epochs_here, outcomes).await);
+        site.asks();
         searching.extend(ask_epochs_there(site, endpoint, epochs_there, outcomes).await);
         searching.extend(ask_batches_there(site, endpoint, batches_there, outcomes).await);
-        site.heard_of(broker);
     }
-    judge_all(cluster, found, outcomes).await;
+    site.has_answers();
+    judge_all(site, cluster, found, outcomes).await;
 }
 
 /// What all searches have to know next.
@@ -196,9 +212,24 @@ async fn ask_batches_there(
         ours: *ours,
     };
     let questions: Vec<BatchQuestion> = asked.iter().map(question).collect();
-    let answers = batches::ask(&site.connections, endpoint, &questions, &batch_limits(site)).await;
-    let answers = there(answers, asked.len());
+    let answers = match batches::ask(&site.connections, endpoint, &questions, &batch_limits(site)).await {
+        Ok(answers) => asked.iter().zip(answers).map(|(asked, answer)| in_its_place(asked, answer)).collect(),
+        Err(error) => asked.iter().map(|_| Err(unreached(&error))).collect(),
+    };
     told(asked, answers, outcomes, |search, theirs: BatchThere| search.batch_there(&theirs))
+}
+
+/// What the source has where a batch here is.
+fn in_its_place(
+    (one, ours): &(Searching, BatchHeader),
+    answer: batches::BatchAnswer,
+) -> Result<BatchThere, Outcome> {
+    match answer {
+        Ok(there) => Ok(there),
+        Err(Unanswered::Refused(code)) => Err(refused_by_source(code)),
+        Err(Unanswered::Empty) if one.is_compacted() => Ok(BatchThere::Nothing),
+        Err(Unanswered::Empty) => Err(sends_nothing(ours)),
+    }
 }
 
 /// Tells searches their answers. Those that go on are returned; the others have come to an outcome.
@@ -239,24 +270,38 @@ fn there<T>(
 
 /// Counts what stands behind the common points, and says what the searches have come to.
 async fn judge_all(
+    site: &Site,
     cluster: &impl LocalCluster,
     found: Vec<(Searching, Option<CommonPoint>)>,
     outcomes: &mut Outcomes,
 ) {
-    let from = |(one, point): &(Searching, Option<CommonPoint>)| {
-        (one.partition(), point.map_or(one.open.asked.question.ours.log_start, |point| point.offset))
-    };
     if found.is_empty() {
         return;
     }
-    let suffixes = cluster.suffixes(found.iter().map(from).collect()).await;
+    let image = cluster.image();
+    let order = |(one, point): &(Searching, Option<CommonPoint>)| {
+        let configs = image.configs().topic(&one.open.asked.question.topic);
+        let given_up = site.config.divergence_records_max(configs).unwrap_or(0);
+        CountOrder {
+            partition: one.partition(),
+            from: point.map_or(one.open.asked.question.ours.log_start, |point| point.offset),
+            records_max: limits::COUNTED_RECORDS_MAX.max(given_up),
+        }
+    };
+    let suffixes = cluster.suffixes(found.iter().map(order).collect()).await;
     for ((one, common), suffix) in found.into_iter().zip(suffixes) {
-        let Searching { open: Open { asked, source, why }, compacted_there, .. } = one;
+        let Searching { open: Open { asked, source, mut why }, compacted_there, search } = one;
+        if search.gave_up() {
+            let answers = limits::PARTING_QUESTIONS_MAX;
+            why.push_str(&format!(
+                "; where both part was not found in {answers} answers, so nothing counts as common"
+            ));
+        }
         let outcome = match suffix {
             Ok(suffix) => {
                 let rest = Rest { why, suffix, mirrored_end: mirrored_end(&asked), compacted_there };
                 let alignment = judge(&asked.question.ours, asked.content, &source, common, rest);
-                Outcome::Compared(asked.leader, alignment)
+                Outcome::Compared(asked.leader, Box::new(alignment))
             }
             Err(error) => Outcome::refused_here(&error),
         };
@@ -265,6 +310,11 @@ async fn judge_all(
 }
 
 impl Searching {
+    /// Whether a cleaner may have removed something of either log.
+    fn is_compacted(&self) -> bool {
+        self.compacted_there || self.open.asked.question.ours.compacted
+    }
+
     fn partition(&self) -> TopicIdPartition {
         self.open.asked.partition
     }

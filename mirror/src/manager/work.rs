@@ -18,7 +18,7 @@ use tarn_wire::messages::{BumpLeaderEpochsRequest, ReadMirrorStatesRequest, Writ
 use tarn_wire::{ErrorCode, Str};
 
 use super::job::{Item, Outcome, Site, Work};
-use super::{compare, cutting, ending};
+use super::{compare, cutting, ending, parting};
 use crate::crash_points;
 use crate::fetch::progress::Clock;
 use crate::limits;
@@ -42,15 +42,16 @@ pub(super) async fn run(
             Work::WriteStates(_) => write_states(site, cluster, &items).await,
             Work::Gates => set_gates(cluster, &items).await,
             Work::Compare(_) => compare::compare(site, cluster, &items).await,
+            Work::Search(_) => parting::search(site, cluster, &items).await,
             Work::RaiseEpochs => raise_epochs(cluster, &items).await,
             Work::Flush => ending::flush(cluster, &items).await,
             Work::EndLogs => ending::end_logs(site, cluster, &items).await,
             Work::Cut => cutting::cut(cluster, &items).await,
         }
     };
-    // A comparison waits for the source as well, within the limits of each call to it; a cut for a copy that takes as
-    // long as the disk does, and whose answer says what was dropped.
-    if let Work::Compare(_) | Work::Cut = work {
+    // A comparison or a search waits for the source as well, within the limits of each call to it; a cut for a copy
+    // that takes as long as the disk does, and whose answer says what was dropped.
+    if let Work::Compare(_) | Work::Search(_) | Work::Cut = work {
         return here.await;
     }
     match timeout(limits::LOCAL_ANSWER_MAX, here).await {

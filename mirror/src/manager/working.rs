@@ -7,7 +7,6 @@ use tarn_record::TopicIdPartition;
 use tarn_runtime::{Queue, spawn};
 use tarn_wire::ErrorCode;
 
-use super::board::Question;
 use super::job::{Item, Outcome, Site, Work};
 use super::mirror::{Context, Member, Mirror};
 use super::shared::{Event, NodeLimits};
@@ -40,11 +39,9 @@ impl Mirror {
                 continue;
             }
             self.running.insert(work);
-            if let Some(broker) = work.broker() {
-                context.shared.board.asked(&self.life.mirror, Question::Histories(broker));
-            }
             let (life, shared, cluster) = (self.life.clone(), context.shared.clone(), cluster.clone());
             let site = Site {
+                work,
                 mirror: life.mirror.clone(),
                 source_cluster_id: self.configs.get(SOURCE_CLUSTER_ID).cloned(),
                 shared: context.shared.clone(),
@@ -54,6 +51,7 @@ impl Mirror {
                 batch_max_bytes: limits.batch_max_bytes,
                 budget: budget.clone(),
             };
+            site.asks();
             spawn(Queue::Mirror, async move {
                 let partitions: Vec<_> = items.iter().map(|item| (item.partition, item.life)).collect();
                 let outcomes = work::run(work, &site, &cluster, items).await;
@@ -114,8 +112,8 @@ impl Mirror {
         context: &mut Context<'_>,
     ) {
         self.running.remove(&work);
-        if let Some(broker) = work.broker() {
-            context.shared.board.answered(&self.life.mirror, Question::Histories(broker));
+        if let Some(question) = work.question() {
+            context.shared.board.answered(&self.life.mirror, question);
         }
         for (partition, life, outcome) in outcomes {
             if self.partitions.get(&partition).is_none_or(|member| member.life != life) {
@@ -154,6 +152,11 @@ impl Mirror {
             Outcome::Compared(leader, alignment) => {
                 if partition.source() == Some(leader) {
                     self.compared(at, &alignment, context);
+                }
+            }
+            Outcome::Apart(leader, why) => {
+                if partition.source() == Some(leader) {
+                    partition.apart(why.into());
                 }
             }
             Outcome::Cut(cutting, done, version) => partition.cut(&cutting, &done, version),

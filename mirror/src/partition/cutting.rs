@@ -23,10 +23,12 @@ use crate::reasons::Reason;
 use crate::state::MirrorState;
 
 /// What is known of how the log here and the source's compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Histories {
     /// They are to be compared.
     Open,
+    /// The log here may be no beginning of the source's, and why: where they part is to be searched for.
+    Apart(Arc<str>),
     /// The log here is a beginning of the source's.
     Same(Aligned),
     /// It is none, and may be cut.
@@ -96,6 +98,19 @@ impl Partition {
             self.cuts.consent_is_used = true;
             self.went_well();
         }
+    }
+
+    /// Histories were compared, and may have parted: where is to be searched for.
+    pub fn apart(&mut self, why: Arc<str>) {
+        self.histories = Histories::Apart(why);
+        self.went_well();
+    }
+
+    /// That where histories part is searched for, and why.
+    pub(super) fn search_notice(&self) -> Option<(Reason, Arc<str>)> {
+        let Histories::Apart(why) = &self.histories else { return None };
+        let said = format!("{why}; where both part is being searched for");
+        Some((Reason::ComparingHistories, said.into()))
     }
 
     /// The log was cut as it was decided under this version of the binding: it is compared again.

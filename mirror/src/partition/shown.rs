@@ -59,8 +59,12 @@ impl Partition {
         Some((failed.reason?, failed.message.clone().unwrap_or_default()))
     }
 
-    /// What is to be shown where nothing is wrong now: what was missed, and what was cut.
+    /// What is to be shown where nothing is wrong now: what is searched for, or else what was missed and what was cut.
     pub fn notice(&self) -> Option<(Reason, Arc<str>)> {
+        let is_to_mirror = self.bound.desired == DesiredState::Mirroring;
+        if let Some(searched) = self.search_notice().filter(|_| is_to_mirror) {
+            return Some(searched);
+        }
         match (self.gaps.said(), self.cuts.notice()) {
             (None, cut) => cut.cloned(),
             (Some(missed), None) => Some((Reason::SourceGap, missed.into())),

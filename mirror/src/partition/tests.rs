@@ -554,8 +554,12 @@ proptest! {
                     partition.failed(reason, "why".into(), now, 0.5, &POLICY);
                 }
                 Fact::Parts(records) => {
-                    if let Want::Compare(_) = partition.want(now) {
-                        partition.compared(&Alignment::Diverged(parted(records)), Some(2));
+                    match partition.want(now) {
+                        Want::Compare(_) => partition.apart("it ends there before".into()),
+                        Want::Search(_) => {
+                            partition.compared(&Alignment::Diverged(parted(records)), Some(2));
+                        }
+                        _ => {}
                     }
                 }
                 Fact::Behind(epoch) => partition.fell_behind(Epoch(epoch)),
@@ -580,7 +584,7 @@ proptest! {
                         prop_assert!(next.may_follow(before), "{} after {:?}", next, before);
                     }
                     if partition.bound().desired == DesiredState::Stopping {
-                        let asks_source = matches!(want, Want::SourceMetadata | Want::Compare(_));
+                        let asks_source = matches!(want, Want::SourceMetadata | Want::Compare(_) | Want::Search(_));
                         prop_assert!(!asks_source && !matches!(want, Want::OpenGate | Want::Fetch(..)));
                     }
                     if want == Want::EndLog {
@@ -670,7 +674,7 @@ fn do_step(partition: &mut Partition, want: Want, now_ms: u64) {
             }
         }
         Want::SourceMetadata => partition.source_seen(Some(leader(1, 5))),
-        Want::Compare(_) => partition.compared(&go_on(), None),
+        Want::Compare(_) | Want::Search(_) => partition.compared(&go_on(), None),
         Want::Cut(cutting) => partition.cut(&cutting, &cut(), partition.bound().version),
         Want::RaiseEpoch(above) => partition.raise_asked(above, now_ms),
         Want::CloseGate => partition.gate_closed(),
@@ -743,7 +747,7 @@ pub(super) fn parted(records: u64) -> Parted {
         common: Some(CommonPoint { epoch: Epoch(1), offset: Offset(5) }),
         from: Offset(5),
         log_end: Offset(10),
-        suffix: Suffix { records, control_records: if records == 0 { 5 } else { 0 } },
+        suffix: Suffix { records, control_records: if records == 0 { 5 } else { 0 }, has_more: false },
         mirrored_end: Offset(5),
         source_log_start: Offset(0),
         compacted: false,

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tarn_image::config::mirror::MirrorConfig;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, batches};
@@ -42,17 +43,30 @@ pub struct BatchQuestion {
     pub ours: BatchHeader,
 }
 
-/// What is found for one question: OFFSET_NOT_AVAILABLE where the source does not know yet that the
-/// records are committed.
-pub type BatchAnswer = Result<BatchThere, ErrorCode>;
+/// What is found for one question.
+pub type BatchAnswer = Result<BatchThere, Unanswered>;
+
+/// Why it is not known what the source has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// The source says so: OFFSET_NOT_AVAILABLE where it does not know yet that the records are committed, or has
+    /// removed them since it was asked where its log begins.
+    Refused(ErrorCode),
+    /// It sends nothing, though its high watermark is above. A cleaner may have removed all that was there; where
+    /// there is none the source has not got at it in time, as to a segment in another tier (KIP-405), and says nothing
+    /// of its history.
+    Empty,
+}
 
 /// The answer of a source that has none now.
-const NOT_NOW: BatchAnswer = Err(ErrorCode::OFFSET_NOT_AVAILABLE);
+const NOT_NOW: BatchAnswer = Err(Unanswered::Refused(ErrorCode::OFFSET_NOT_AVAILABLE));
 
 /// How much may be fetched.
 pub struct BatchLimits<'a> {
     /// The mirror's configuration.
     pub config: &'a MirrorConfig,
+    /// How long the source may wait for what it has in another tier.
+    pub wait: Duration,
     /// The largest batch that is taken.
     pub batch_max_bytes: usize,
     /// The memory for responses.
@@ -83,7 +97,7 @@ pub async fn ask(
                 let found = take(response, &some, questions, &mut memory);
                 // A source that holds us back by its quota leaves every partition out.
                 let is_left_out = !found.iter().any(|(index, _)| *index == first);
-                let of_first = if is_left_out { NOT_NOW } else { Ok(BatchThere::Nothing) };
+                let of_first = if is_left_out { NOT_NOW } else { Err(Unanswered::Empty) };
                 answers.extend(found.into_iter().filter_map(|(index, answer)| Some((index, answer?))));
                 answers.entry(first).or_insert(of_first);
             }
@@ -150,7 +164,8 @@ async fn fetch(
     }
     let request = FetchRequest {
         replica_id: CONSUMER,
-        max_wait_ms: 0,
+        // What the source has at hand is sent at once: it waits for nothing but what is in another tier.
+        max_wait_ms: as_i32(limits.wait.as_millis()),
         min_bytes: 0,
         max_bytes: as_i32(bytes),
         session_epoch: NO_SESSION,
@@ -158,7 +173,7 @@ async fn fetch(
         ..FetchRequest::default()
     };
     let within = CallLimits {
-        timeout: limits.config.request_timeout,
+        timeout: limits.wait + limits.config.request_timeout,
         max_response_bytes: limits.batch_max_bytes + limits::RESPONSE_ALLOWANCE_BYTES,
     };
     client.call_within(&request, version, within).await
@@ -175,7 +190,7 @@ fn take(
     memory.resize(size_of(&response));
     let code = ErrorCode(response.error_code);
     if code != ErrorCode::NONE {
-        return some.iter().map(|&index| (index, Some(Err(code)))).collect();
+        return some.iter().map(|&index| (index, Some(Err(Unanswered::Refused(code))))).collect();
     }
     let place = |&index: &usize| ((&*questions[index].topic, questions[index].partition.0), index);
     let asked: BTreeMap<(&str, i32), usize> = some.iter().map(place).collect();
@@ -193,7 +208,9 @@ fn take(
 fn read(question: &BatchQuestion, data: PartitionData) -> Option<BatchAnswer> {
     match ErrorCode(data.error_code) {
         ErrorCode::NONE => {}
-        code => return Some(Err(code)),
+        // Its log reached beyond that when it was asked for its end, so it begins above it by now.
+        ErrorCode::OFFSET_OUT_OF_RANGE => return Some(NOT_NOW),
+        code => return Some(Err(Unanswered::Refused(code))),
     }
     let asked = question.ours.last_offset();
     if Offset(data.high_watermark) <= asked {
@@ -203,12 +220,12 @@ fn read(question: &BatchQuestion, data: PartitionData) -> Option<BatchAnswer> {
     match batches(records).next()? {
         Ok(batch) if batch.header().base_offset > asked => Some(Ok(BatchThere::Nothing)),
         Ok(batch) => Some(Ok(BatchThere::Batch(*batch.header()))),
-        Err(_) => Some(Err(ErrorCode::CORRUPT_MESSAGE)),
+        Err(_) => Some(Err(Unanswered::Refused(ErrorCode::CORRUPT_MESSAGE))),
     }
 }
 
-fn as_i32(bytes: usize) -> i32 {
-    i32::try_from(bytes).unwrap_or(i32::MAX)
+fn as_i32(number: impl TryInto<i32>) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]
@@ -230,9 +247,11 @@ mod tests {
         assert_eq!(read(20, batch(13, 3)), Some(Ok(BatchThere::Nothing)), "the next one is after it");
         let mut damaged = batch(10, 3).to_vec();
         damaged[64] ^= 1;
-        assert_eq!(read(13, damaged.into()), Some(Err(ErrorCode::CORRUPT_MESSAGE)));
-        let fenced = super::read(&question, data(ErrorCode::FENCED_LEADER_EPOCH.0, -1, Bytes::new()));
-        assert_eq!(fenced, Some(Err(ErrorCode::FENCED_LEADER_EPOCH)));
+        let refused = |code| Some(Err(Unanswered::Refused(code)));
+        assert_eq!(read(13, damaged.into()), refused(ErrorCode::CORRUPT_MESSAGE));
+        let error = |code: ErrorCode| super::read(&question, data(code.0, -1, Bytes::new()));
+        assert_eq!(error(ErrorCode::FENCED_LEADER_EPOCH), refused(ErrorCode::FENCED_LEADER_EPOCH));
+        assert_eq!(error(ErrorCode::OFFSET_OUT_OF_RANGE), Some(NOT_NOW), "it is removed, not another");
     }
 
     #[test]

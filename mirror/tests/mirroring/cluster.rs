@@ -67,6 +67,14 @@ pub(crate) struct State {
     pub(crate) told: BTreeMap<TopicIdPartition, KnownState>,
     /// Ends of logs are copied as long as the disk takes, which is for ever.
     pub(crate) copies_for_ever: bool,
+    /// Records are counted as long as there are any, which is for ever.
+    pub(crate) counts_for_ever: bool,
+    /// Every order to count records.
+    pub(crate) count_orders: Vec<CountOrder>,
+    /// The logs of this topic cannot be read.
+    pub(crate) cannot_read: Option<TopicId>,
+    /// Owning cores cut no log.
+    pub(crate) cuts_nothing: bool,
     /// Replicas of this cluster lack the last record of every log.
     pub(crate) lacks_replicas: bool,
     /// Owning cores end no log.
@@ -482,9 +490,20 @@ impl LocalCluster for Cluster {
         epochs.into_iter().map(|(partition, epoch)| Ok(state.logs[&partition].epoch_end(epoch))).collect()
     }
 
-    async fn suffixes(&self, places: Vec<(TopicIdPartition, Offset)>) -> Vec<Result<Suffix, LocalError>> {
-        let state = self.state();
-        places.into_iter().map(|(partition, from)| Ok(state.logs[&partition].suffix(from))).collect()
+    async fn suffixes(&self, orders: Vec<CountOrder>) -> Vec<Result<Suffix, LocalError>> {
+        self.count("count");
+        if self.state().counts_for_ever {
+            return std::future::pending().await;
+        }
+        let mut state = self.state();
+        state.count_orders.extend(&orders);
+        let count = |CountOrder { partition, from, records_max }| match state.cannot_read {
+            Some(topic) if topic == partition.topic_id => {
+                Err(LocalError::Storage { partition, reason: "its disk is damaged".into() })
+            }
+            _ => Ok(state.logs[&partition].suffix(from, records_max)),
+        };
+        orders.into_iter().map(count).collect()
     }
 
     async fn endings(
@@ -508,6 +527,9 @@ impl LocalCluster for Cluster {
             if state.exports_nothing && order.export_from.is_some() {
                 state.exports_failed += 1;
                 return Err(LocalError::Export { partition, reason: "it cannot be written".into() });
+            }
+            if state.cuts_nothing {
+                return Err(LocalError::NotCut { partition, reason: "it has changed".into() });
             }
             let log = state.logs.get_mut(&partition).expect("it is led here");
             let (done, dropped) =

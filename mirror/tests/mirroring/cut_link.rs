@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use tarn_mirror::alignment::BatchThere;
 use tarn_mirror::fetch::budget::FetchBudget;
@@ -63,7 +64,8 @@ fn newest_batches_that_a_link_does_not_carry_at_once_are_compared_one_after_the_
         questions.iter().map(|asked| Ok(BatchThere::Batch(asked.ours))).collect();
     let answers = on_a_core(move || async move {
         let (config, budget) = (config(port), FetchBudget::new(64 << 20));
-        let limits = BatchLimits { config: &config, batch_max_bytes: 1 << 20, budget: &budget };
+        let limits =
+            BatchLimits { config: &config, wait: Duration::ZERO, batch_max_bytes: 1 << 20, budget: &budget };
         let connections = Connections::new(&config, "comparing".to_owned());
         ask(&connections, &Endpoint { host: "127.0.0.1".into(), port }, &questions, &limits).await
     });

@@ -62,7 +62,7 @@ impl Log {
         self.batches.iter().map(|batch| *batch.header()).rfind(|batch| batch.base_offset < offset)
     }
 
-    pub(crate) fn suffix(&self, from: Offset) -> Suffix {
+    pub(crate) fn suffix(&self, from: Offset, records_max: u64) -> Suffix {
         let behind = self.batches.iter().map(ValidBatch::header).filter(|batch| batch.next_offset() > from);
         let (of_control, of_records): (Vec<_>, Vec<_>) =
             behind.partition(|batch| batch.attributes.is_control());
@@ -70,7 +70,10 @@ impl Log {
             batches.iter().map(|batch| batch.record_count.unsigned_abs()).sum::<u32>()
         };
         let ending = self.reset.filter(|(offset, _)| *offset >= from.0).map_or(0, |_| 1);
-        Suffix { records: count(&of_records).into(), control_records: u64::from(count(&of_control)) + ending }
+        let (records, control_records) =
+            (u64::from(count(&of_records)), u64::from(count(&of_control)) + ending);
+        let has_more = records > records_max;
+        Suffix { records: records.min(records_max), control_records, has_more }
     }
 
     /// How it was ended behind a position.
@@ -89,7 +92,7 @@ impl Log {
             Cut::From(offset) => offset,
             Cut::All { .. } => Offset(self.start),
         };
-        let holds_records = self.suffix(from).records > 0;
+        let holds_records = self.suffix(from, u64::MAX).records > 0;
         if holds_records && order.export_from.is_none() {
             return Err("what is dropped holds records".to_owned());
         }
@@ -98,7 +101,7 @@ impl Log {
             path: "/exports/it".into(),
             from,
             to: order.log_end,
-            records: self.suffix(from).records,
+            records: self.suffix(from, u64::MAX).records,
             bytes: 1,
         });
         let kept = self.batches.partition_point(|batch| batch.header().next_offset() <= from);

@@ -1,13 +1,14 @@
 //! Logs that are no beginning of their source's, whole: found, left alone, or exported, cut and mirrored again.
 
 use tarn_image::config::server::MirrorNodeConfig;
+use tarn_mirror::limits;
 use tarn_mirror::local_cluster::Cut;
 use tarn_mirror::manager::Standing;
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::state::MirrorState;
 use tarn_record::{Offset, TopicIdPartition};
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Log};
 use super::source::{Serving, Source};
 use super::{Mirroring, caught_up, eventually, eventually_some, node, produce, written};
 
@@ -70,13 +71,7 @@ fn more_than_the_configuration_gives_up_waits_for_an_operator() {
 fn a_source_that_was_restored_is_searched_for_the_last_batch_that_is_the_same() {
     let (source, serving, cluster, mirror) = mirrored();
     drop(serving);
-    // The same epoch, other records from the third batch on, and a longer log than before.
-    let parts_at = source.log("orders", 0, |log| {
-        log.batches.truncate(3);
-        log.rewrite_newest();
-        (0..9).for_each(|_| log.produce_another(2));
-        log.batches[2].0
-    });
+    let parts_at = restore_with_others_from(&source, 3);
     let _serving = source.serve();
     let message = failed(&cluster, &mirror).message.unwrap_or_default();
     assert!(message.contains(&format!("offsets {parts_at} to ")), "{message}");
@@ -104,6 +99,77 @@ fn a_stop_does_not_wait_for_an_export_that_takes_as_long_as_the_disk_does() {
 }
 
 #[test]
+fn a_partition_whose_histories_have_parted_holds_up_no_other_of_its_source_broker() {
+    let (source, serving, cluster, mirror) = mirrored();
+    source.topic("calm", 3, 3);
+    cluster.bind_as("calm", source.id("calm"), 3, "mirroring:1");
+    eventually(|| caught_up(&source, &cluster, "calm", 3));
+    cluster.state().counts_for_ever = true;
+    drop(serving);
+    elect_uncleanly(&source, 2);
+    (0..3).for_each(|partition| produce(&source, "calm", partition, 2));
+    let _serving = source.serve();
+    eventually(|| cluster.state().asked.get("count").is_some_and(|asked| *asked > 0));
+    eventually(|| caught_up(&source, &cluster, "calm", 3));
+    // They are compared again while the other one is still searched.
+    source.log("calm", 1, |log| log.lead_in(4));
+    produce(&source, "calm", 1, 2);
+    eventually(|| caught_up(&source, &cluster, "calm", 3));
+    let standing = mirror.standing(&cluster, "orders", 0).expect("it is mirrored");
+    assert_eq!(
+        (standing.state, standing.reason, standing.retry_attempt),
+        (MirrorState::LogAlignment, Some(Reason::ComparingHistories), 0)
+    );
+    assert!(standing.message.is_some_and(|said| said.contains("ends at") && said.contains("searched for")));
+    cluster.want("orders", "stopping:2");
+    eventually(|| cluster.wanted("orders") == "stopped:2");
+    assert!(cluster.state().cuts.is_empty());
+}
+
+#[test]
+fn of_more_than_is_counted_the_range_is_exact() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 3);
+    let _serving = source.serve();
+    let cluster = Cluster::new(source.state().port, "orders");
+    cluster.bind("orders", source.id("orders"), Vec::new());
+    let records = limits::COUNTED_RECORDS_MAX as usize + 1;
+    write(&cluster, records);
+    let mirror = Mirroring::begin(&cluster);
+    let message = failed(&cluster, &mirror).message.unwrap_or_default();
+    let range = format!("offsets 0 to {} (more than {} records)", records - 1, records - 1);
+    assert!(message.contains(&range), "{message}");
+}
+
+#[test]
+fn a_source_that_sends_nothing_for_a_while_has_no_other_history() {
+    let (source, serving, cluster, mirror) = mirrored();
+    cluster.configure("support.unclean.leader.election", "true");
+    drop(serving);
+    source.state().sends_nothing_below = i64::MAX;
+    let serving = source.serve();
+    let waits = |now: &Standing| {
+        let says = now.message.as_ref().is_some_and(|said| said.contains("sends nothing at offset"));
+        says && (now.state, now.reason) == (MirrorState::LogAlignment, Some(Reason::ComparingHistories))
+    };
+    eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(waits));
+    source.state().sends_nothing_below = 0;
+    produce(&source, "orders", 0, 1);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    assert_eq!(exported(&cluster), []);
+    // Nor does it part earlier than it does.
+    drop(serving);
+    let parts_at = restore_with_others_from(&source, 3);
+    source.state().sends_nothing_below = parts_at;
+    let _serving = source.serve();
+    eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(waits));
+    assert_eq!(exported(&cluster), []);
+    source.state().sends_nothing_below = 0;
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    assert_eq!(exported(&cluster)[0].0, parts_at);
+}
+
+#[test]
 fn an_export_that_fails_drops_nothing_and_says_so_until_it_can_be_written() {
     let (source, _serving, cluster, mirror) = mirrored();
     cluster.state().exports_nothing = true;
@@ -124,6 +190,23 @@ fn an_export_that_fails_drops_nothing_and_says_so_until_it_can_be_written() {
     eventually(|| caught_up(&source, &cluster, "orders", 1));
     assert_eq!(exported(&cluster), [lost]);
     mirrors(&cluster, &mirror);
+}
+
+#[test]
+fn a_log_that_is_not_cut_as_it_is_now_is_compared_again_and_says_so() {
+    let (source, _serving, cluster, mirror) = mirrored();
+    cluster.state().cuts_nothing = true;
+    let lost = elect_uncleanly(&source, 2);
+    failed(&cluster, &mirror);
+    cluster.want("orders", "mirroring:2:truncate");
+    let waits = |now: &Standing| {
+        let says = now.message.as_ref().is_some_and(|said| said.contains("it is compared again"));
+        says && now.reason == Some(Reason::ComparingHistories)
+    };
+    eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(waits));
+    cluster.state().cuts_nothing = false;
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    assert_eq!(exported(&cluster), [lost]);
 }
 
 #[test]
@@ -220,6 +303,26 @@ fn records_of_a_topic_that_no_mirror_has_filled_are_exported_whole() {
 }
 
 #[test]
+fn a_mirrored_log_that_is_empty_is_begun_again_without_consent() {
+    let source = Source::new("source");
+    source.topic("orders", 1, 3);
+    produce(&source, "orders", 0, 2);
+    let _serving = source.serve();
+    let end = source.log("orders", 0, |log| log.end());
+    let cluster = Cluster::new(source.state().port, "orders");
+    cluster.bind("orders", source.id("orders"), Vec::new());
+    let partition = partition(&cluster);
+    // The source has removed all that was mirrored, and was put back to before that.
+    cluster.state().logs.insert(partition, Log { start: end + 5, ..Log::default() });
+    cluster.persist(partition, MirrorState::Mirroring, 1);
+    let mirror = Mirroring::begin(&cluster);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    assert_eq!(exported(&cluster), []);
+    assert_eq!(cluster.state().cuts[0].0.cut, Cut::All { begins_at: Offset(0) });
+    assert_eq!(mirrors(&cluster, &mirror).reason, None);
+}
+
+#[test]
 fn a_compacted_topic_is_mirrored_again_from_the_beginning() {
     for compacted_here in [true, false] {
         let (source, _serving, cluster, mirror) = mirrored();
@@ -261,6 +364,17 @@ fn elect_uncleanly(source: &Source, batches: usize) -> (i64, i64) {
         log.lead_in(epoch);
         (0..4).for_each(|_| log.produce_another(2));
         (from, end)
+    })
+}
+
+/// The source is restored: the same epoch, other records from this batch on, and a longer log than before. The first
+/// offset that is another one.
+fn restore_with_others_from(source: &Source, batch: usize) -> i64 {
+    source.log("orders", 0, |log| {
+        log.batches.truncate(batch);
+        log.rewrite_newest();
+        (0..9).for_each(|_| log.produce_another(2));
+        log.batches[batch - 1].0
     })
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) is_silent: bool,
     /// Damages the next answer that has records.
     pub(crate) damage_next: bool,
+    /// Sends nothing to who compares batches below this offset, as a source that does not get at them in time.
+    pub(crate) sends_nothing_below: i64,
     /// By how much the high watermarks it says are older than the records beside them.
     pub(crate) says_ends_late_by: i64,
 }
@@ -234,7 +236,9 @@ impl Source {
     fn read(&self, request: &FetchRequest) -> FetchResponse {
         let mut state = self.state();
         let mut response = FetchResponse::default();
-        let State { topics, damage_next, says_parted, says_ends_late_by, .. } = &mut *state;
+        let State { topics, damage_next, says_parted, says_ends_late_by, sends_nothing_below, .. } =
+            &mut *state;
+        let compares = request.session_epoch == -1;
         let mut room = Room { bytes: request.max_bytes as usize, is_untouched: true };
         for asked in &request.topics {
             let topic = match asked.topic_id.is_nil() {
@@ -262,7 +266,7 @@ impl Source {
                     data.error_code = ErrorCode::FENCED_LEADER_EPOCH.0;
                 } else if !(log.start..=log.end()).contains(&asked.fetch_offset) {
                     data.error_code = ErrorCode::OFFSET_OUT_OF_RANGE.0;
-                } else {
+                } else if !compares || asked.fetch_offset >= *sends_nothing_below {
                     let mut records = log.read(asked, &mut room);
                     if let Some(last) = records.last_mut().filter(|_| std::mem::take(damage_next)) {
                         *last ^= 1;

@@ -429,7 +429,7 @@ impl MirrorWorld {
                 if self.partition.source() == Some(leader) {
                     let content = self.partition.content();
                     // Nobody here consents to anything, so where exactly they part makes no difference.
-                    let suffix = Suffix { records: 1, control_records: 0 };
+                    let suffix = Suffix { records: 1, ..Suffix::default() };
                     let alignment = match align(&ours, content, &there) {
                         Ok(go_on) => Alignment::GoOn(go_on),
                         Err(Apart(why)) => {

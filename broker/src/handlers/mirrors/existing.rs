@@ -1,16 +1,15 @@
 //! Topics that a mirror shall begin with, or try again, and that are here already: asking what `mirror::existing`
-//! judges by.
+//! judges by, for all topics of a request together.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use tarn_image::DesiredState;
 use tarn_image::config::mirror::Patterns;
-use tarn_mirror::existing::{LocalRange, holds_records, places, ranges, said};
-use tarn_mirror::local_cluster::LocalCluster;
+use tarn_mirror::existing::{Found, LocalRange, Unknown, Which, look, said};
+use tarn_mirror::limits;
 use tarn_mirror::reasons::Reason;
-use tarn_mirror::state::MirrorState;
-use tarn_record::{TopicId, TopicIdPartition};
+use tarn_record::TopicId;
 use tarn_wire::messages::recover_mirror_topics_request::MirrorTopicName;
 use tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic;
 use tarn_wire::messages::start_mirror_topics_response::{MirrorTopicResult, MirrorTruncation};
@@ -19,7 +18,6 @@ use tarn_wire::messages::{
 };
 use tarn_wire::{ErrorCode, Str};
 
-use super::states::ends;
 use crate::coordinators::mirror_states;
 use crate::core::Core;
 use crate::mirror_host::MirrorHost;
@@ -29,21 +27,29 @@ pub(super) async fn refuse(
     core: &Rc<Core>,
     request: &mut StartMirrorTopicsRequest,
 ) -> Vec<MirrorTopicResult> {
-    let mut refused = Vec::new();
-    let mut kept = Vec::with_capacity(request.topics.len());
     let consent = Consent::of(request.allow_truncation);
-    for topic in std::mem::take(&mut request.topics) {
-        match refusal(core, &request.mirror_name, &topic, consent).await {
+    let topics = std::mem::take(&mut request.topics);
+    let begun: Vec<Begun> =
+        topics.iter().map(|topic| begun(core, &request.mirror_name, topic, consent)).collect();
+    let ids = begun.iter().filter_map(|begun| if let Begun::Over(id) = begun { Some(*id) } else { None });
+    let found = looked_at(core, &request.mirror_name, ids.collect(), Which::All).await;
+    let mut refused = Vec::new();
+    for (topic, begun) in topics.into_iter().zip(begun) {
+        let refusal = match begun {
+            Begun::Anew => None,
+            Begun::Over(id) => Refusal::of(&found, id),
+            Begun::Not(refusal) => Some(refusal),
+        };
+        match refusal {
             Some(Refusal { error, reason, why, ranges }) => refused.push(MirrorTopicResult {
                 name: topic.topic_name,
                 error_code: error.0,
                 error_message: Some(format!("{reason}: {why}").into()),
                 truncations: ranges.iter().map(truncation).collect(),
             }),
-            None => kept.push(topic),
+            None => request.topics.push(topic),
         }
     }
-    request.topics = kept;
     refused
 }
 
@@ -57,8 +63,12 @@ pub(super) async fn refuse_recovery(
     let Some(meant) = meant(core, request).filter(|_| !request.allow_truncation) else { return refused };
     request.patterns.clear();
     request.topics.clear();
-    for name in meant {
-        match recovery_refusal(core, &request.mirror_name, &name).await {
+    let ids: Vec<Option<TopicId>> =
+        meant.iter().map(|name| tried_again(core, &request.mirror_name, name)).collect();
+    let asked = ids.iter().copied().flatten().collect();
+    let found = looked_at(core, &request.mirror_name, asked, Which::Failed).await;
+    for (name, id) in meant.into_iter().zip(ids) {
+        match id.and_then(|id| Refusal::of(&found, id)) {
             Some(Refusal { error, reason, why, ranges }) => refused.push(recovering::MirrorTopicResult {
                 name,
                 error_code: error.0,
@@ -92,6 +102,16 @@ impl Consent {
     }
 }
 
+/// What the metadata say of a topic that is to be begun with.
+enum Begun {
+    /// Nothing of it is here that could be dropped unasked; or the controller has its own words for it.
+    Anew,
+    /// It is here already.
+    Over(TopicId),
+    /// It cannot be.
+    Not(Refusal),
+}
+
 /// Why a topic is not begun with.
 struct Refusal {
     error: ErrorCode,
@@ -105,90 +125,50 @@ impl Refusal {
         Refusal { error, reason, why, ranges: Vec::new() }
     }
 
-    /// Where the ranges hold records, or it is not known whether they do.
-    fn of_ranges(found: Result<Vec<LocalRange>, ErrorCode>) -> Option<Refusal> {
-        match found {
-            Err(error) => {
-                let why = "what the mirror has brought of the topic before is not known now; try again";
-                Some(Refusal::new(error, Reason::CoordinatorUnavailable, why.to_owned()))
-            }
+    /// Where the topic holds records of its own, or it is not known whether it does.
+    fn of(found: &Found, topic: TopicId) -> Option<Refusal> {
+        match found.get(&topic)? {
+            Err(Unknown { error, reason, why }) => Some(Refusal::new(*error, *reason, why.clone())),
             Ok(ranges) => {
-                let why = said(&ranges)?;
+                let why = said(ranges)?;
                 let refusal =
                     Refusal::new(ErrorCode::INVALID_CLUSTER_MIRROR_STATE, Reason::LocalRecords, why);
-                Some(Refusal { ranges, ..refusal })
+                Some(Refusal { ranges: ranges.clone(), ..refusal })
             }
         }
     }
 }
 
-async fn refusal(
-    core: &Rc<Core>,
-    mirror: &str,
-    asked: &StartMirrorTopic,
-    consent: Consent,
-) -> Option<Refusal> {
+fn begun(core: &Rc<Core>, mirror: &str, asked: &StartMirrorTopic, consent: Consent) -> Begun {
     let view = core.view();
     if view.binding(&asked.topic_name).is_some_and(|binding| binding.is_active()) {
-        return None;
+        return Begun::Anew;
     }
-    let here = view.topic_by_name(&asked.topic_name)?;
+    let Some(here) = view.topic_by_name(&asked.topic_name) else { return Begun::Anew };
     let there = TopicId(asked.topic_id);
     if !there.is_zero() && here.id != there {
         let why = format!("the topic has the id {} here and {there} at the source", here.id);
-        return Some(Refusal::new(ErrorCode::INCONSISTENT_TOPIC_ID, Reason::TopicIdConflict, why));
+        return Begun::Not(Refusal::new(ErrorCode::INCONSISTENT_TOPIC_ID, Reason::TopicIdConflict, why));
     }
-    // Of a mirror that does not exist nothing is known; the controller says so.
-    view.image().mirror(mirror)?;
-    if consent == Consent::Given {
-        return None;
+    // Of a mirror that does not exist nothing is known.
+    if consent == Consent::Given || view.image().mirror(mirror).is_none() {
+        return Begun::Anew;
     }
-    let partitions: Vec<TopicIdPartition> =
-        here.partitions.keys().map(|&partition| TopicIdPartition { topic_id: here.id, partition }).collect();
-    Refusal::of_ranges(local_ranges(core, mirror, partitions, Which::All).await)
+    Begun::Over(here.id)
 }
 
-async fn recovery_refusal(core: &Rc<Core>, mirror: &str, topic: &str) -> Option<Refusal> {
+/// The topic, where it is one that the mirror mirrors; the controller has its own words for others.
+fn tried_again(core: &Rc<Core>, mirror: &str, topic: &str) -> Option<TopicId> {
     let view = core.view();
     let binding = view.binding(topic)?;
-    if &*binding.mirror != mirror || binding.desired != DesiredState::Mirroring {
-        // The controller has its own words for it.
-        return None;
-    }
-    let here = view.topic_by_name(topic)?;
-    let partitions: Vec<TopicIdPartition> =
-        here.partitions.keys().map(|&partition| TopicIdPartition { topic_id: here.id, partition }).collect();
-    Refusal::of_ranges(local_ranges(core, mirror, partitions, Which::Failed).await)
+    let is_tried = &*binding.mirror == mirror && binding.desired == DesiredState::Mirroring;
+    Some(view.topic_by_name(topic).filter(|_| is_tried)?.id)
 }
 
-/// Of which partitions something is said.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
-    All,
-    Failed,
-}
-
-/// What no mirror has brought into these partitions.
-async fn local_ranges(
-    core: &Rc<Core>,
-    mirror: &str,
-    partitions: Vec<TopicIdPartition>,
-    which: Which,
-) -> Result<Vec<LocalRange>, ErrorCode> {
-    let ends = ends(core, &partitions).await;
-    let mut filled: Vec<_> = partitions.into_iter().filter(|one| holds_records(&ends, *one)).collect();
-    let known = mirror_states::read(core, mirror, filled.clone()).await;
-    let has_failed = |partition: &TopicIdPartition| match known.get(partition) {
-        Some(Ok(state)) => state.as_ref().is_some_and(|state| state.state == Some(MirrorState::Failed)),
-        _ => true,
-    };
-    filled.retain(|partition| which == Which::All || has_failed(partition));
-    let places = places(&filled, &known, &ends)?;
-    if places.is_empty() {
-        return Ok(Vec::new());
-    }
-    let suffixes = MirrorHost::new(core.clone()).suffixes(places.clone()).await;
-    Ok(ranges(&places, &ends, suffixes.into_iter().map(Result::ok)))
+async fn looked_at(core: &Rc<Core>, mirror: &str, topics: Vec<TopicId>, which: Which) -> Found {
+    let host = MirrorHost::new(core.clone());
+    let read = |partitions| mirror_states::read(core, mirror, partitions);
+    look(&host, &topics, which, limits::COUNTED_WITHIN, read).await
 }
 
 /// The topics that a request names and those of the mirror that its patterns match; `None` where a pattern is none.
@@ -211,6 +191,8 @@ fn truncation(range: &LocalRange) -> MirrorTruncation {
     }
 }
 
+/// How many records a range holds; −1 where they were not counted to the end.
 fn records_of(range: &LocalRange) -> i64 {
-    i64::try_from(range.records).unwrap_or(i64::MAX)
+    let counted = Some(range.suffix).filter(|suffix| !suffix.has_more);
+    counted.map_or(-1, |suffix| i64::try_from(suffix.records).unwrap_or(i64::MAX))
 }

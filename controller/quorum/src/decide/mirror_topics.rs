@@ -95,7 +95,7 @@ fn start_one(
         return Err(ApiError::new(ErrorCode::INVALID_PARTITIONS, why));
     }
     if is_started(image, &request.mirror_name, name)? {
-        return Ok((Vec::new(), Vec::new()));
+        return if request.allow_truncation { Err(no_consent(name)) } else { Ok((Vec::new(), Vec::new())) };
     }
     let existing = image.topics().by_name(name);
     check_id(image, asked, existing.map(|topic| &**topic))?;
@@ -123,6 +123,15 @@ fn is_started(image: &MetadataImage, mirror: &str, topic: &str) -> Result<bool, 
     }
     let why = format!("Topic '{topic}' is {}; only a stopped topic can be started again.", binding.desired);
     Err(ApiError::new(ErrorCode::MIRROR_TOPIC_NOT_STOPPED, why))
+}
+
+/// What a topic that is being mirrored may drop is not decided by beginning with it once more.
+fn no_consent(topic: &str) -> ApiError {
+    let why = format!(
+        "Topic '{topic}' is being mirrored already, so nothing was changed; recover --allow-truncation consents to \
+         dropping what the source has not."
+    );
+    ApiError::new(ErrorCode::INVALID_CLUSTER_MIRROR_STATE, why)
 }
 
 fn check_id(
@@ -266,6 +275,30 @@ mod tests {
         let before = world.image.clone();
         assert_eq!(world.start("m", vec![topic("t", 7, 1)]).topics[0].error_code, 0);
         assert_eq!(world.image.bindings(), before.bindings());
+    }
+
+    #[test]
+    fn consent_for_a_topic_that_is_being_mirrored_is_refused_and_says_how_to_give_it() {
+        let mut world = world();
+        world.start("m", vec![topic("t", 7, 1)]);
+        let before = world.image.clone();
+        let request = StartMirrorTopicsRequest {
+            mirror_name: "m".into(),
+            topics: vec![topic("t", 7, 1), topic("new", 8, 1)],
+            allow_truncation: true,
+            ..StartMirrorTopicsRequest::default()
+        };
+        let response = world.start_with(&request);
+        let refused = &response.topics[0];
+        assert_eq!(ErrorCode(refused.error_code), ErrorCode::INVALID_CLUSTER_MIRROR_STATE);
+        let said = refused.error_message.as_deref().unwrap_or_default();
+        assert!(said.contains("recover --allow-truncation"), "{said}");
+        assert_eq!(world.image.bindings().of("t"), before.bindings().of("t"));
+        assert_eq!(response.topics[1].error_code, 0, "it hinders no other");
+        // One that is paused is resumed first, whatever is allowed.
+        world.bind("t", "m", "paused:9");
+        let code = world.start_with(&request).topics[0].error_code;
+        assert_eq!(ErrorCode(code), ErrorCode::MIRROR_TOPIC_NOT_STOPPED);
     }
 
     #[test]

@@ -120,21 +120,31 @@ fn a_failure_that_was_written_down_is_not_what_a_stop_waits_for() {
 
 #[test]
 fn a_stop_does_not_wait_for_a_source_that_was_asked_and_may_never_answer() {
-    let mut world = World::new();
-    let mut partition = Partition::new(Bound { desired: DesiredState::Mirroring, version: 1, ..world.bound });
-    world.step(&mut partition);
-    world.step(&mut partition);
-    partition.source_seen(Some(leader(5)));
-    let asked = partition.want(0);
-    assert_eq!(asked, Want::Compare(leader(5)));
-    partition.begin(asked);
-    assert!(!partition.gives_up_step(), "the answer is wanted");
-    world.stop(&mut partition);
-    assert_eq!(partition.want(0), Want::Nothing, "it is busy");
-    assert!(partition.gives_up_step());
-    world.run(&mut partition);
-    world.assert_stopped(&partition);
+    for is_apart in [false, true] {
+        let mut world = World::new();
+        let mirroring = Bound { desired: DesiredState::Mirroring, version: 1, ..world.bound };
+        let mut partition = Partition::new(mirroring);
+        world.step(&mut partition);
+        world.step(&mut partition);
+        partition.source_seen(Some(leader(5)));
+        if is_apart {
+            partition.apart("it ends there before".into());
+        }
+        let asked = partition.want(0);
+        let expected = if is_apart { Want::Search(leader(5)) } else { Want::Compare(leader(5)) };
+        assert_eq!(asked, expected);
+        partition.begin(asked);
+        assert_eq!(partition.notice().is_some(), is_apart, "it says what it waits for");
+        assert!(!partition.gives_up_step(), "the answer is wanted");
+        world.stop(&mut partition);
+        assert_eq!(partition.want(0), Want::Nothing, "it is busy");
+        assert!(partition.gives_up_step());
+        assert_eq!(partition.notice(), None);
+        world.run(&mut partition);
+        world.assert_stopped(&partition);
+    }
     // What is under way here is waited for.
+    let world = World::new();
     let mut partition = world.stopping();
     partition.begin(Want::CloseGate);
     assert!(!partition.gives_up_step());
@@ -489,7 +499,12 @@ impl World {
                 let ended = self.end_log(partition);
                 if self.loses_answer { lost(partition, self.now_ms) } else { partition.log_ended(ended) }
             }
-            Want::SourceMetadata | Want::Compare(_) | Want::Cut(_) | Want::OpenGate | Want::Fetch(..) => {
+            Want::SourceMetadata
+            | Want::Compare(_)
+            | Want::Search(_)
+            | Want::Cut(_)
+            | Want::OpenGate
+            | Want::Fetch(..) => {
                 panic!("a stop wants nothing of the kind: {want:?}")
             }
         }

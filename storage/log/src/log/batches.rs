@@ -85,10 +85,21 @@ impl LogBatches {
     /// # Errors
     /// As for [`LogBatches::visit`].
     pub fn count(&self) -> Result<RecordCounts, LogError> {
+        self.count_while(|_| ControlFlow::Continue(()))
+    }
+
+    /// The same until `visit`, which is told what was counted up to each batch, breaks.
+    ///
+    /// # Errors
+    /// As for [`LogBatches::visit`].
+    pub fn count_while(
+        &self,
+        mut visit: impl FnMut(&RecordCounts) -> ControlFlow<()>,
+    ) -> Result<RecordCounts, LogError> {
         let mut counts = RecordCounts::default();
         self.visit(|header, _| {
             counts.add(header);
-            ControlFlow::Continue(())
+            visit(&counts)
         })?;
         Ok(counts)
     }
