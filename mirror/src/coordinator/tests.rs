@@ -135,6 +135,24 @@ fn stopped_and_its_report_are_one_batch_and_are_read_again() {
 }
 
 #[test]
+fn a_stop_that_leaves_the_log_where_the_last_one_did_knows_what_that_knew() {
+    for (position, source, known) in [
+        ((4, 100), (-1, -1), (120, 5000)),
+        ((4, 100), (130, 6000), (130, 6000)),
+        ((4, 110), (-1, -1), (-1, -1)),
+    ] {
+        let mut coordinator = MirrorCoordinator::default();
+        write(&mut coordinator, stopping(7, (4, 100), (120, 5000))).expect("it is the first");
+        write(&mut coordinator, stopped(7, 103)).expect("it is in order");
+        let next = WriteMirrorStatePartition { state_version: 8, ..with(MirrorState::LogAlignment, 5, -1) };
+        write(&mut coordinator, next).expect("it is begun again");
+        write(&mut coordinator, stopping(9, position, source)).expect("it is in order");
+        let position = read(&coordinator).and_then(|state| state.position).expect("it was written");
+        assert_eq!((position.source_offset.0, position.source_known_at_ms), known);
+    }
+}
+
+#[test]
 fn a_report_is_written_once_for_each_stop() {
     let mut coordinator = MirrorCoordinator::default();
     write(&mut coordinator, stopping(7, (4, 100), (120, 5000))).expect("it is the first");

@@ -31,7 +31,7 @@ impl Partition {
             None | Some(MirrorState::Mirroring | MirrorState::LogAlignment) if self.raising.is_some() => {
                 MirrorState::EpochFencing
             }
-            None | Some(MirrorState::Mirroring) => MirrorState::LogAlignment,
+            None | Some(MirrorState::Mirroring | MirrorState::Paused) => MirrorState::LogAlignment,
             Some(MirrorState::Failed) if self.is_older(persisted) && is_to_mirror => {
                 MirrorState::LogAlignment
             }
@@ -56,7 +56,13 @@ impl Partition {
         }
         let failed =
             self.persisted.as_ref().filter(|persisted| persisted.state == Some(MirrorState::Failed))?;
-        Some((failed.reason?, failed.message.clone().unwrap_or_default()))
+        let message = failed.message.clone().unwrap_or_default();
+        match self.bound.desired {
+            DesiredState::Paused => {
+                Some((failed.reason?, format!("{message}; the topic is paused: resume it first").into()))
+            }
+            _ => Some((failed.reason?, message)),
+        }
     }
 
     /// What is to be shown where nothing is wrong now: what is searched for, or else what was missed and what was cut.

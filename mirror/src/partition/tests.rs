@@ -399,6 +399,11 @@ fn a_pause_keeps_every_state_but_mirroring_and_shows_that_nothing_is_done() {
         let is_failed = state == Some(MirrorState::Failed);
         let shown = if is_failed { MirrorState::Failed } else { MirrorState::Paused };
         assert_eq!(partition.state(), shown, "{state:?}");
+        let said = partition.trouble().map(|(_, said)| said);
+        assert_eq!(said.is_some_and(|said| said.contains("resume it first")), is_failed);
+        // What it waits for once it is resumed is the source, not an operator.
+        partition.rebound(Bound { desired: DesiredState::Mirroring, version: 3, ..partition.bound() });
+        assert_ne!(partition.state(), MirrorState::Paused);
     }
 }
 
