@@ -62,7 +62,7 @@ async fn cut_one(core: &Rc<Core>, order: &CutOrder) -> Result<LogCut, LocalError
         let replica = partitions.get(order.partition).ok_or_else(|| core.local_absence(order.partition))?;
         replica.cut_work(order).map_err(|why| why.of(order))?
     };
-    let (dir, now) = (core.node().config().mirror_export_dir.clone(), Timestamp(wall_clock_ms()));
+    let (dir, now) = (core.node().exports().clone(), Timestamp(wall_clock_ms()));
     let (closing, unwanted) = (core.closing().clone(), Flag::default());
     let is_wanted = {
         let unwanted = unwanted.clone();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures_lite::future::poll_once;
 use tarn_image::DesiredState;
+use tarn_log::limits::EXPORT_RESERVE_BYTES;
 use tarn_log::{FlushPolicy, Log, LogConfig, LogDir, Opening};
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{KnownState, LogEnds, Suffix};
@@ -82,11 +83,15 @@ fn where_exports_cannot_be_written_nothing_is_cut() {
             assert!(matches!(&cut, Err(LocalError::Export { .. })), "{cut:?}");
         }
         fs::remove_file(world.exports()).expect("it is there");
-        world.disk.says_it_has(100);
-        for cut in world.cut(&orders).await {
-            assert!(
-                matches!(&cut, Err(LocalError::Export { reason, .. }) if reason.contains("room for 100"))
-            );
+        // What the cut itself and the node's own logs need is not for copies.
+        for bytes in [100, EXPORT_RESERVE_BYTES] {
+            world.disk.says_it_has(bytes);
+            let (room, kept) =
+                (format!("room for {bytes}"), format!("beside {EXPORT_RESERVE_BYTES} that are kept"));
+            for cut in world.cut(&orders).await {
+                let Err(LocalError::Export { reason, .. }) = &cut else { panic!("{cut:?}") };
+                assert!(reason.contains(&room) && reason.contains(&kept), "{reason}");
+            }
         }
         assert!(orders.iter().all(|order| world.end_of(order.partition) == Offset(5)));
         world.disk.says_it_has(u64::MAX);
@@ -303,7 +308,7 @@ impl World {
     }
 
     fn exports(&self) -> PathBuf {
-        self.core.node().config().mirror_export_dir.clone()
+        self.core.node().exports().path().to_owned()
     }
 
     fn end_of(&self, partition: TopicIdPartition) -> Offset {

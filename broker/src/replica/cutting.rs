@@ -11,10 +11,11 @@
 //! * nothing is dropped before the copy is on the disk, or after anything was appended to the log.
 
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use tarn_image::{Binding as Desired, DesiredState};
-use tarn_log::{ExportJob, Exported, FoundTruncation, Log, LogBatches, LogError, TruncationSearch};
+use tarn_log::{
+    ExportDir, ExportJob, Exported, FoundTruncation, Log, LogBatches, LogError, TruncationSearch,
+};
 use tarn_mirror::local_cluster::{Cut, CutOrder, LocalError};
 use tarn_record::{BatchHeader, Offset, Timestamp};
 use thiserror::Error;
@@ -120,12 +121,17 @@ impl CutWork {
         }
     }
 
-    /// Copies what is to be dropped into a new directory below `dir`, as long as `is_wanted`, and reads what the
+    /// Copies what is to be dropped into a new directory in `dir`, as long as `is_wanted`, and reads what the
     /// cut needs.
     ///
     /// # Errors
     /// Where it cannot be copied, or not all records are; there is no copy then.
-    pub fn run(self, dir: &Path, now: Timestamp, is_wanted: impl Fn() -> bool) -> Result<ReadyToCut, NotCut> {
+    pub fn run(
+        self,
+        dir: &ExportDir,
+        now: Timestamp,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<ReadyToCut, NotCut> {
         let CutWork { generation, dropped, export_from, export, truncation } = self;
         if let Some(dropped) = dropped {
             check_exported(&dropped, export_from)?;

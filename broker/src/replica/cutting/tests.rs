@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tarn_image::mirrors::Truncation;
+use tarn_log::limits::EXPORT_RESERVE_BYTES;
 use tarn_log::{Descriptors, FirstBatch, Log, LogDir};
 use tarn_mirror::local_cluster::{Gate, GateOrder, KnownState, MirrorGeneration};
 use tarn_mirror::state::MirrorState;
@@ -157,7 +158,7 @@ fn a_disk_that_fills_while_it_is_copied_to_loses_nothing() {
     world.disk.says_it_has(10);
     let refused = world.cut().expect_err("there is no room");
     assert!(matches!(&refused, LocalError::Export { reason, .. } if reason.contains("room for 10 bytes")));
-    world.disk.says_it_has(1 << 20);
+    world.disk.says_it_has(EXPORT_RESERVE_BYTES + (1 << 20));
     world.disk.has_room_for(0);
     let refused = world.cut().expect_err("there was room");
     assert!(matches!(&refused, LocalError::Export { .. }), "{refused}");
@@ -232,7 +233,7 @@ impl World {
     }
 
     fn ready(&self) -> Result<ReadyToCut, NotCut> {
-        self.replica.cut_work(&self.order)?.run(&self.exports(), NOW, || true)
+        self.replica.cut_work(&self.order)?.run(&ExportDir::new(self.exports()), NOW, || true)
     }
 
     fn cut(&mut self) -> Result<(Offset, Option<Exported>), LocalError> {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use tarn_record::{Offset, Timestamp};
 
 use super::batches::RecordCounts;
+use super::export_dir::{ExportDir, Room};
 use super::{Log, LogBatches};
 use crate::disk::{Disk, DiskFile, Open};
 use crate::error::{LogError, sync_failed};
@@ -75,7 +76,7 @@ impl ExportJob {
     /// when its offsets were removed meanwhile. There is no copy then.
     pub fn run(
         self,
-        dir: &Path,
+        dir: &ExportDir,
         now: Timestamp,
         is_wanted: impl Fn() -> bool,
     ) -> Result<Option<Exported>, LogError> {
@@ -84,10 +85,13 @@ impl ExportJob {
         let Some(from) = parts.first().map(|part| part.first) else { return Ok(None) };
         let (disk, to) = (home.disk.as_ref(), batches.upper);
         let bytes = parts.iter().map(Part::bytes).sum();
-        let place = prepare(disk, dir, &home, bytes)?;
+        let place = prepare(disk, dir.path(), &home)?;
+        let available = || disk.available_bytes(&place);
+        let available = || available().map_err(|cause| LogError::io("measure", &place, cause));
+        let mut room = dir.room(&place, bytes, available)?;
         let path = unused(disk, &place, &format!("{from}-{to}"), now);
         let unfinished = with_suffix(&path, UNFINISHED_SUFFIX);
-        let made = copy(disk, &parts, &unfinished, &is_wanted).and_then(|counts| {
+        let made = copy(disk, &parts, &unfinished, &mut room, &is_wanted).and_then(|counts| {
             disk.rename(&unfinished, &path).map_err(|cause| LogError::io("rename", &unfinished, cause))?;
             sync_dir(disk, &place)?;
             Ok(counts)
@@ -129,8 +133,8 @@ fn parts(batches: &LogBatches) -> Result<Vec<Part<'_>>, LogError> {
     Ok(parts)
 }
 
-/// The directory for copies of one partition, which has room for so many bytes.
-fn prepare(disk: &dyn Disk, dir: &Path, home: &Home, bytes: u64) -> Result<PathBuf, LogError> {
+/// The directory for copies of one partition.
+fn prepare(disk: &dyn Disk, dir: &Path, home: &Home) -> Result<PathBuf, LogError> {
     let place = dir.join(home.path.file_name().unwrap_or_default());
     let missing: Vec<&Path> = place.ancestors().take_while(|path| !disk.exists(path)).collect();
     disk.create_dir_all(&place).map_err(|cause| LogError::io("create", &place, cause))?;
@@ -140,10 +144,6 @@ fn prepare(disk: &dyn Disk, dir: &Path, home: &Home, bytes: u64) -> Result<PathB
     let entries = disk.list(&place).map_err(|cause| LogError::io("list", &place, cause))?;
     for left in entries.iter().filter(|entry| entry.name.ends_with(UNFINISHED_SUFFIX)) {
         remove(disk, &place.join(&left.name))?;
-    }
-    let available = disk.available_bytes(&place).map_err(|cause| LogError::io("measure", &place, cause))?;
-    if available < bytes {
-        return Err(LogError::NoRoom { path: place, needed: bytes, available });
     }
     Ok(place)
 }
@@ -163,6 +163,7 @@ fn copy(
     disk: &dyn Disk,
     parts: &[Part<'_>],
     into: &Path,
+    room: &mut Room<'_>,
     is_wanted: &dyn Fn() -> bool,
 ) -> Result<RecordCounts, LogError> {
     disk.create_dir_all(into).map_err(|cause| LogError::io("create", into, cause))?;
@@ -171,7 +172,7 @@ fn copy(
         let file = part.view.open()?;
         count(part, file.as_ref(), &mut counts)?;
         let copy = into.join(format!("{:020}{}", part.first.0, Kind::Log.suffix()));
-        copy_part(disk, part, file.as_ref(), &copy, is_wanted)?;
+        copy_part(disk, part, file.as_ref(), &copy, room, is_wanted)?;
     }
     sync_dir(disk, into)?;
     Ok(counts)
@@ -194,6 +195,7 @@ fn copy_part(
     part: &Part<'_>,
     file: &dyn DiskFile,
     path: &Path,
+    room: &mut Room<'_>,
     is_wanted: &dyn Fn() -> bool,
 ) -> Result<(), LogError> {
     let written = |cause| LogError::io("write", path, cause);
@@ -214,6 +216,7 @@ fn copy_part(
         }
         copy.write_at(&[IoSlice::new(piece)], done).map_err(written)?;
         done += wanted as u64;
+        room.was_filled(wanted as u64);
     }
     copy.write_out(0).and_then(|()| copy.sync_data()).map_err(|cause| LogError::unsynced(path, cause))
 }

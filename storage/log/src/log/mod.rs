@@ -18,6 +18,7 @@
 mod append;
 mod batches;
 mod export;
+mod export_dir;
 mod flush;
 mod flush_together;
 mod read;
@@ -47,6 +48,7 @@ pub use append::Appended;
 pub(crate) use append::aborted_entry;
 pub use batches::{LogBatches, RecordCounts};
 pub use export::{ExportJob, Exported};
+pub use export_dir::ExportDir;
 pub use flush::{FlushJob, Flushed};
 pub use flush_together::{Together, flush_together};
 pub use search::{BatchBelowSearch, FoundTimestamp, TimestampSearch};
