@@ -88,16 +88,67 @@ fn control_records_are_counted_apart() {
 #[test]
 fn copies_of_one_moment_have_names_of_their_own_and_what_was_left_incomplete_goes() {
     let world = World::new(segments_of(500));
-    let log = filled(&world);
+    let mut log = filled(&world);
     let left = exports(&world).join("orders-0").join("3-9.17.tmp");
     fs::create_dir_all(&left).unwrap();
     fs::write(left.join("00000000000000000003.log"), b"half").unwrap();
-    for _ in 0..2 {
+    for epoch in [4, 5] {
         let exported = log.export_job(Offset(30)).run(&dir(&world), NOW, || true).unwrap().unwrap();
+        assert!(!exported.was_there);
         assert_eq!(copied(&exported.path).0, read_all(&log, Offset(30), 1 << 20));
+        // Another history, in as many bytes.
+        drop(log.truncate_to(Offset(30), NOW).unwrap());
+        let other: Vec<_> = (15..20).map(|number| batch(number * 2, 2, epoch + 1)).collect();
+        mirror(&mut log, &other).unwrap();
     }
     let names = [0, 1].map(|after| format!("30-40.{}", NOW.0 + after));
     assert_eq!(listed(&exports(&world).join("orders-0")), names);
+}
+
+#[test]
+fn a_copy_that_is_there_is_taken_over_and_one_that_is_not_the_same_is_not() {
+    let world = World::new(segments_of(500));
+    let log = filled(&world);
+    let place = exports(&world).join("orders-0");
+    let export = || log.export_job(Offset(13)).run(&dir(&world), NOW, || true).unwrap().unwrap();
+    let first = export();
+    let (path, counts, bytes) = (first.path.clone(), first.counts, first.bytes);
+    // Names that only look like it.
+    for name in ["12-40", "12-40.", "12-40.x", "12-401.7", "1-40.7"] {
+        fs::create_dir(place.join(name)).unwrap();
+    }
+    for _ in 0..3 {
+        let again = export();
+        assert!(again.was_there);
+        assert_eq!((&again.path, again.from, again.to), (&path, Offset(12), Offset(40)));
+        assert_eq!((again.counts, again.bytes), (counts, bytes));
+        again.discard().unwrap();
+        assert!(path.exists(), "it is not only this attempt's");
+    }
+    let last = path.join(listed(&path).pop().unwrap());
+    let whole = fs::read(&last).unwrap();
+    let mut other = whole.clone();
+    *other.last_mut().unwrap() ^= 1;
+    let spoilt: [&dyn Fn(); 4] = [
+        &|| fs::write(&last, &whole[1..]).unwrap(),
+        &|| fs::write(&last, &other).unwrap(),
+        &|| fs::remove_file(&last).unwrap(),
+        &|| fs::write(path.join("99999999999999999999.log"), b"").unwrap(),
+    ];
+    for spoil in spoilt {
+        spoil();
+        let another = export();
+        assert!(!another.was_there && another.path != path);
+        assert_eq!(copied(&another.path).0, read_all(&log, Offset(12), 1 << 20));
+        another.discard().unwrap();
+        fs::write(&last, &whole).unwrap();
+    }
+    fs::remove_file(path.join("99999999999999999999.log")).unwrap();
+    assert!(export().was_there);
+    let asked = std::cell::Cell::new(0);
+    let is_wanted = || asked.replace(asked.get() + 1) < 1;
+    let refused = log.export_job(Offset(13)).run(&dir(&world), NOW, is_wanted).unwrap_err();
+    assert!(matches!(refused, LogError::GivenUp { .. }), "comparing takes its time too: {refused}");
 }
 
 #[test]
