@@ -32,8 +32,8 @@ pub use epochs::{EpochEnd, EpochError, EpochHistory, EpochStart};
 pub use error::{AppendError, LogError, ReadError};
 pub use log::{
     Appended, BatchBelowSearch, ExportDir, ExportJob, Exported, FlushJob, Flushed, FoundTimestamp,
-    FoundTruncation, Log, LogBatches, RecordCounts, TimestampSearch, Together, Truncated, TruncationSearch,
-    flush_together,
+    FoundTruncation, Log, LogBatches, LogIdentity, RecordCounts, TimestampSearch, Together, Truncated,
+    TruncationSearch, flush_together,
 };
 pub use log_dir::{FoundPartition, LogDir, LogDirError, PartitionOffsets};
 pub use read_plan::{FileSlice, FirstBatch, ReadPlan};
