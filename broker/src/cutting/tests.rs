@@ -100,6 +100,32 @@ fn where_exports_cannot_be_written_nothing_is_cut() {
 }
 
 #[test]
+fn a_cut_that_cannot_be_flushed_is_a_cut_and_says_where_the_rest_is_kept() {
+    on_a_core(|mut world| async move {
+        let mut unflushed = 0;
+        for (number, syncs) in (0..8).enumerate() {
+            let order = world.lead(number as i32, &local());
+            world.disk.syncs_only(syncs);
+            let cut = world.cut(&[order]).await.remove(0);
+            world.disk.syncs_only(i64::MAX);
+            let end = world.end_of(order.partition);
+            match cut {
+                Ok(LogCut { log_end, export: Some(export), unflushed: why }) => {
+                    assert_eq!((end, log_end, export.records), (Offset(1), Offset(1), 3));
+                    assert!(fs::exists(&*export.path).is_ok_and(|is_there| is_there));
+                    unflushed += i32::from(why.is_some());
+                }
+                other => {
+                    assert!(matches!(&other, Err(_) if end == Offset(5)), "{syncs}: {other:?} and {end}");
+                    assert_eq!(unflushed, 0, "that needs fewer syncs");
+                }
+            }
+        }
+        assert!(unflushed > 0, "what a flush syncs comes last");
+    });
+}
+
+#[test]
 fn a_core_serves_its_other_partitions_while_it_copies() {
     on_a_core(|mut world| async move {
         let (order, other) = (world.lead(0, &local()), world.lead(1, &local()));
