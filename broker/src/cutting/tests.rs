@@ -116,7 +116,7 @@ fn a_cut_that_cannot_be_flushed_is_a_cut_and_says_where_the_rest_is_kept() {
                     unflushed += i32::from(why.is_some());
                 }
                 other => {
-                    assert!(matches!(&other, Err(_) if end == Offset(5)), "{syncs}: {other:?} and {end}");
+                    assert!(other.is_err() && end == Offset(5), "{syncs}: {other:?} and {end}");
                     assert_eq!(unflushed, 0, "that needs fewer syncs");
                 }
             }
