@@ -3,7 +3,8 @@
 //!
 //! The copy is made on the thread for what may take hours, log by log, while the core serves its other partitions;
 //! what was cut is made durable together. A copy is given up once its log may not be cut any more: a stop waits for
-//! none.
+//! none. There is one such thread for each core, and a partition has one core: no two copies of one are made at once,
+//! and what an interrupted one left is nobody's.
 
 use std::rc::Rc;
 
@@ -11,10 +12,10 @@ use futures_lite::future;
 use tarn_log::{Exported, Together};
 use tarn_mirror::crash_points;
 use tarn_mirror::local_cluster::{Cut, CutOrder, Export, LocalError, LogCut};
-use tarn_record::{Offset, Timestamp, TopicIdPartition};
+use tarn_record::{Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_runtime::{Queue, blocking, blocking_copy, sleep, spawn, wall_clock_ms, yield_if_needed};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::core::Core;
 use crate::flushing::flush_now;
@@ -46,12 +47,10 @@ async fn cut_all(core: &Rc<Core>, orders: &[CutOrder]) -> Vec<Result<LogCut, Loc
         |(order, cut): (&CutOrder, &Result<LogCut, LocalError>)| cut.is_ok().then_some(order.partition);
     let partitions: Vec<TopicIdPartition> = orders.iter().zip(&cut).filter_map(was_cut).collect();
     let unflushed = flush_now(core, &partitions, Together::of(partitions.len())).await;
+    // What is not on the disk is cut all the same, and who asked has to know where the rest is kept.
     let confirm = |(order, cut): (&CutOrder, Result<LogCut, LocalError>)| {
-        let (partition, cut) = (order.partition, cut?);
-        match unflushed.get(&partition) {
-            Some(reason) => Err(LocalError::Storage { partition, reason: reason.clone() }),
-            None => Ok(cut),
-        }
+        let unflushed = unflushed.get(&order.partition).map(|why| why.as_str().into());
+        cut.map(|cut| LogCut { unflushed, ..cut })
     };
     orders.iter().zip(cut).map(confirm).collect()
 }
@@ -62,7 +61,7 @@ async fn cut_one(core: &Rc<Core>, order: &CutOrder) -> Result<LogCut, LocalError
         let replica = partitions.get(order.partition).ok_or_else(|| core.local_absence(order.partition))?;
         replica.cut_work(order).map_err(|why| why.of(order))?
     };
-    let (dir, now) = (core.node().config().mirror_export_dir.clone(), Timestamp(wall_clock_ms()));
+    let (dir, now) = (core.node().exports().clone(), Timestamp(wall_clock_ms()));
     let (closing, unwanted) = (core.closing().clone(), Flag::default());
     let is_wanted = {
         let unwanted = unwanted.clone();
@@ -79,9 +78,6 @@ async fn cut_one(core: &Rc<Core>, order: &CutOrder) -> Result<LogCut, LocalError
             return Err(LocalError::Storage { partition: order.partition, reason: error.to_string() });
         }
     };
-    if ready.exported.is_some() {
-        crash_points::reached("cut.exported");
-    }
     drop_end(core, order, ready).await
 }
 
@@ -105,38 +101,42 @@ fn refusal_now(core: &Core, order: &CutOrder) -> Option<LocalError> {
 /// Drops what was copied. Where the log may not be cut any more, the copy goes instead.
 async fn drop_end(core: &Rc<Core>, order: &CutOrder, mut ready: ReadyToCut) -> Result<LogCut, LocalError> {
     let (partition, exported) = (order.partition, ready.exported.take());
+    if let Some(why) = refusal_now(core, order) {
+        discard(exported).await;
+        return Err(why);
+    }
+    let export = exported.as_ref().map(|exported| export_of(core, exported));
+    say(core, order, export.as_ref());
+    if export.is_some() {
+        crash_points::reached("cut.exported");
+    }
     let cut = {
         let mut partitions = core.partitions();
         let now = Timestamp(wall_clock_ms());
-        let cut = partitions
-            .get_mut(partition)
-            .map(|replica| (replica.topic().clone(), replica.cut(order, ready, now)));
+        let cut = partitions.get_mut(partition).map(|replica| replica.cut(order, ready, now));
         partitions.was_cut(partition);
         cut
     };
-    let (topic, cut) = match cut {
-        Some(cut) => cut,
-        None => {
-            discard(exported).await;
-            return Err(core.local_absence(partition));
-        }
-    };
     core.remove_files();
-    let export = exported.as_ref().map(|exported| export_of(core, exported));
     match cut {
-        Ok(log_end) => {
-            say(core, &topic, order, log_end, export.as_ref());
+        Some(Ok(log_end)) => {
+            debug!(%partition, %log_end, "cut");
             crash_points::reached("cut.truncated");
-            Ok(LogCut { log_end, export })
+            Ok(LogCut { log_end, export, unflushed: None })
         }
-        Err(NotCut::Storage(error)) => {
+        Some(Err(NotCut::Storage(error))) => {
+            warn!(%partition, %error, "it was not cut, or not whole; what was exported stays, and it is tried again");
             // Some of it may be gone, so the copy stays.
             let kept = export.map_or(String::new(), |export| format!("; a copy is in {}", export.path));
             Err(LocalError::Storage { partition, reason: format!("{error}{kept}") })
         }
-        Err(why) => {
+        refused => {
+            info!(%partition, "it was not cut after all, and its copy is removed");
             discard(exported).await;
-            Err(why.of(order))
+            Err(match refused {
+                Some(Err(why)) => why.of(order),
+                _ => core.local_absence(partition),
+            })
         }
     }
 }
@@ -161,24 +161,27 @@ async fn discard(exported: Option<Exported>) {
     }
 }
 
-/// Tells the log what was dropped, and where it is kept: the one line of a cut.
-fn say(core: &Core, topic: &str, order: &CutOrder, log_end: Offset, export: Option<&Export>) {
+/// Tells the node's log what is dropped, and where it is kept: the one line of a cut, before it, so that whatever
+/// comes in between the directory is named.
+fn say(core: &Core, order: &CutOrder, export: Option<&Export>) {
     let (node, partition) = (core.node().broker_id(), order.partition.partition);
+    let partitions = core.partitions();
+    let topic = partitions.get(order.partition).map_or("", |replica| replica.topic());
     let what = match (order.cut, export) {
-        (Cut::From(_), Some(_)) => "what the source has not was exported and cut",
-        (Cut::From(_), None) => "what the source has not was cut; it held no record",
+        (Cut::From(_), Some(_)) => "what the source has not is exported, and is cut now",
+        (Cut::From(_), None) => "what the source has not is cut now; it holds no record",
         (Cut::All { .. }, Some(_)) => {
-            "what the source has not was exported; all of the log is dropped and mirrored again"
+            "what the source has not is exported; all of the log is dropped now and mirrored again"
         }
         (Cut::All { .. }, None) => {
-            "all of the log is dropped and mirrored again; what the source has not held no record"
+            "all of the log is dropped now and mirrored again; what the source has not holds no record"
         }
     };
     match export {
-        Some(Export { path, from, to, records, bytes, .. }) => info!(
-            %node, topic, %partition, %from, %to, records, bytes, directory = %path, %log_end, "{what}"
-        ),
-        None => info!(%node, topic, %partition, ended = %order.log_end, %log_end, "{what}"),
+        Some(Export { path, from, to, records, bytes, .. }) => {
+            info!(%node, topic, %partition, %from, %to, records, bytes, directory = %path, "{what}");
+        }
+        None => info!(%node, topic, %partition, log_end = %order.log_end, "{what}"),
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 
 use tarn_image::config::server::ServerConfig;
+use tarn_log::ExportDir;
 use tarn_mirror::manager::ManagerHandle;
 use tarn_quorum::ControllerHandle;
 use tarn_record::BrokerId;
@@ -21,6 +22,7 @@ pub struct Node {
     log_dirs: Arc<LogDirs>,
     controller: ControllerHandle,
     flusher: BackgroundFlusher,
+    exports: Arc<ExportDir>,
     mirrors: OnceLock<ManagerHandle>,
 }
 
@@ -33,7 +35,8 @@ impl Node {
         controller: ControllerHandle,
         flusher: BackgroundFlusher,
     ) -> Node {
-        Node { config, cluster_id, log_dirs, controller, flusher, mirrors: OnceLock::new() }
+        let exports = Arc::new(ExportDir::new(&config.mirror_export_dir));
+        Node { config, cluster_id, log_dirs, controller, flusher, exports, mirrors: OnceLock::new() }
     }
 
     /// Its configuration.
@@ -64,6 +67,11 @@ impl Node {
     /// Its thread for flushes that nobody waits for.
     pub fn flusher(&self) -> &BackgroundFlusher {
         &self.flusher
+    }
+
+    /// Where it keeps what it cuts off logs for a mirror.
+    pub fn exports(&self) -> &Arc<ExportDir> {
+        &self.exports
     }
 
     /// The manager of its mirrors, once it runs.

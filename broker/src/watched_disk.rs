@@ -11,6 +11,9 @@ use tarn_log::disk::{DiskLock, Entry, Open};
 use tarn_log::{Disk, DiskFile, FileSystem, Reach, RealDisk};
 use tarn_runtime::channel::Flag;
 
+/// The system's number for a table of open files that is full, which passes.
+const EMFILE: i32 = 24;
+
 /// See the module; clones are the same disk.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchedDisk(Arc<Watched>);
@@ -21,6 +24,8 @@ struct Watched {
     log_writes: AtomicUsize,
     /// Writes that there is still room for.
     room: AtomicI64,
+    /// Syncs of files that succeed; after them there is no descriptor left.
+    file_syncs: AtomicI64,
     /// What the disk says that it has room for, in bytes.
     available: AtomicU64,
     /// Whoever opens a file to write goes on when this is raised.
@@ -33,6 +38,7 @@ impl Default for WatchedDisk {
             syncs: AtomicUsize::new(0),
             log_writes: AtomicUsize::new(0),
             room: AtomicI64::new(i64::MAX),
+            file_syncs: AtomicI64::new(i64::MAX),
             available: AtomicU64::new(u64::MAX),
             held: Mutex::new(None),
         }))
@@ -53,6 +59,11 @@ impl WatchedDisk {
     /// There is room for so many more writes.
     pub(crate) fn has_room_for(&self, writes: i64) {
         self.0.room.store(writes, Ordering::SeqCst);
+    }
+
+    /// So many more files can be synced.
+    pub(crate) fn syncs_only(&self, files: i64) {
+        self.0.file_syncs.store(files, Ordering::SeqCst);
     }
 
     /// The disk says that it has room for so many more bytes.
@@ -98,6 +109,9 @@ impl DiskFile for WatchedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        if self.disk.0.file_syncs.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            return Err(io::Error::from_raw_os_error(EMFILE));
+        }
         self.file.sync_data()
     }
 

@@ -217,6 +217,8 @@ pub struct LogCut {
     pub log_end: Offset,
     /// Where what was dropped is kept.
     pub export: Option<Export>,
+    /// Why the cut is not on the disk yet, where it is not: a crash would bring back what was dropped.
+    pub unflushed: Option<Arc<str>>,
 }
 
 /// A directory with files of batches that were dropped from a log, as they stood there.
@@ -394,8 +396,8 @@ pub trait LocalCluster: Clone + 'static {
     async fn suffixes(&self, orders: Vec<CountOrder>) -> Vec<Result<Suffix, LocalError>>;
 
     /// Copies the ends of logs into files, then drops them; each file is durable before a byte is dropped, and a
-    /// copy that fails drops nothing. Repeating an order that a crash interrupted may leave a second file of the
-    /// same offsets. One answer for each order, in their order.
+    /// copy that fails drops nothing. An order that is repeated takes over the files of the attempt before. One answer for
+    /// each order, in their order.
     async fn cut_logs(&self, orders: Vec<CutOrder>) -> Vec<Result<LogCut, LocalError>>;
 
     /// Opens or closes gates. One answer for each, in their order, with the generation now in force; NotLeader

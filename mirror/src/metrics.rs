@@ -59,6 +59,13 @@ pub struct MirrorMetrics {
     pub dropped: Counter,
     /// Records that the source removed before they were copied.
     pub gap_records: Counter,
+    /// Ends of logs that were exported and dropped, because the source has not got them. Nobody removes exports but
+    /// the operator.
+    pub exports: Counter,
+    /// Records in them, control records not counted.
+    pub exported_records: Counter,
+    /// Bytes in them.
+    pub exported_bytes: Counter,
     /// Connections to source brokers that failed or broke.
     pub link_failures: Counter,
     /// Failures of partitions that are tried again.

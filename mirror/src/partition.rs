@@ -479,6 +479,9 @@ impl Partition {
     }
 
     fn want_to_fetch(&self, now_ms: u64) -> Want {
+        if self.must_flush_cut() {
+            return Want::Flush;
+        }
         let Some(source) = self.source else { return Want::SourceMetadata };
         let aligned = match &self.histories {
             Histories::Open => return Want::Compare(source),

@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tarn_log::limits::EXPORT_RESERVE_BYTES;
 use tarn_tests::cluster::Cluster;
 use tarn_tests::compare::await_mirrored;
 use tarn_tests::dataset::Source;
@@ -20,7 +21,8 @@ use tarn_tests::waiting::{until, until_some};
 const COPIED: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(60);
 const DISK_BYTES: u64 = 64 * 1024 * 1024;
-const EXPORT_DISK_BYTES: u64 = 1024 * 1024;
+/// Room for an export beside what is left free.
+const EXPORT_DISK_BYTES: u64 = EXPORT_RESERVE_BYTES + 1024 * 1024;
 const FILLER_BYTES: usize = 64 * 1024;
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures_lite::future::poll_once;
 use tarn_image::DesiredState;
+use tarn_log::limits::EXPORT_RESERVE_BYTES;
 use tarn_log::{FlushPolicy, Log, LogConfig, LogDir, Opening};
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{CountOrder, KnownState, LogEnds, Suffix};
@@ -82,15 +83,45 @@ fn where_exports_cannot_be_written_nothing_is_cut() {
             assert!(matches!(&cut, Err(LocalError::Export { .. })), "{cut:?}");
         }
         fs::remove_file(world.exports()).expect("it is there");
-        world.disk.says_it_has(100);
-        for cut in world.cut(&orders).await {
-            assert!(
-                matches!(&cut, Err(LocalError::Export { reason, .. }) if reason.contains("room for 100"))
-            );
+        // What the cut itself and the node's own logs need is not for copies.
+        for bytes in [100, EXPORT_RESERVE_BYTES] {
+            world.disk.says_it_has(bytes);
+            let (room, kept) =
+                (format!("room for {bytes}"), format!("beside {EXPORT_RESERVE_BYTES} that are kept"));
+            for cut in world.cut(&orders).await {
+                let Err(LocalError::Export { reason, .. }) = &cut else { panic!("{cut:?}") };
+                assert!(reason.contains(&room) && reason.contains(&kept), "{reason}");
+            }
         }
         assert!(orders.iter().all(|order| world.end_of(order.partition) == Offset(5)));
         world.disk.says_it_has(u64::MAX);
         assert!(world.cut(&orders).await.iter().all(Result::is_ok));
+    });
+}
+
+#[test]
+fn a_cut_that_cannot_be_flushed_is_a_cut_and_says_where_the_rest_is_kept() {
+    on_a_core(|mut world| async move {
+        let mut unflushed = 0;
+        for (number, syncs) in (0..8).enumerate() {
+            let order = world.lead(number as i32, &local());
+            world.disk.syncs_only(syncs);
+            let cut = world.cut(&[order]).await.remove(0);
+            world.disk.syncs_only(i64::MAX);
+            let end = world.end_of(order.partition);
+            match cut {
+                Ok(LogCut { log_end, export: Some(export), unflushed: why }) => {
+                    assert_eq!((end, log_end, export.records), (Offset(1), Offset(1), 3));
+                    assert!(fs::exists(&*export.path).is_ok_and(|is_there| is_there));
+                    unflushed += i32::from(why.is_some());
+                }
+                other => {
+                    assert!(other.is_err() && end == Offset(5), "{syncs}: {other:?} and {end}");
+                    assert_eq!(unflushed, 0, "that needs fewer syncs");
+                }
+            }
+        }
+        assert!(unflushed > 0, "what a flush syncs comes last");
     });
 }
 
@@ -308,7 +339,7 @@ impl World {
     }
 
     fn exports(&self) -> PathBuf {
-        self.core.node().config().mirror_export_dir.clone()
+        self.core.node().exports().path().to_owned()
     }
 
     fn end_of(&self, partition: TopicIdPartition) -> Offset {

@@ -8,13 +8,15 @@
 //! Invariants:
 //! * no record is dropped that the order does not have copied, but for those of an order that drops everything and
 //!   says where what only this log has begins;
-//! * nothing is dropped before the copy is on the disk, or after anything was appended to the log.
+//! * nothing is dropped before the copy is on the disk, or after anything was appended to the log, or of a log that
+//!   was closed and opened again meanwhile.
 
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use tarn_image::{Binding as Desired, DesiredState};
-use tarn_log::{ExportJob, Exported, FoundTruncation, Log, LogBatches, LogError, TruncationSearch};
+use tarn_log::{
+    ExportDir, ExportJob, Exported, FoundTruncation, Log, LogBatches, LogError, LogIdentity, TruncationSearch,
+};
 use tarn_mirror::local_cluster::{Cut, CutOrder, LocalError};
 use tarn_record::{BatchHeader, Offset, Timestamp};
 use thiserror::Error;
@@ -82,7 +84,7 @@ impl NotCut {
 #[derive(Debug)]
 #[must_use = "nothing is copied before it is run"]
 pub struct CutWork {
-    generation: u64,
+    of: LogIdentity,
     /// What is dropped and must hold no record that the copy has not.
     dropped: Option<LogBatches>,
     export_from: Option<Offset>,
@@ -93,7 +95,7 @@ pub struct CutWork {
 /// What a cut needs. The copy, if any, is on the disk.
 #[derive(Debug)]
 pub struct ReadyToCut {
-    generation: u64,
+    of: LogIdentity,
     /// The copy.
     pub exported: Option<Exported>,
     truncation: Option<FoundTruncation>,
@@ -112,7 +114,7 @@ impl CutWork {
             Cut::All { .. } => None,
         };
         CutWork {
-            generation: log.generation(),
+            of: log.identity(),
             dropped: dropped_from.map(|from| log.batches(from, log.end())),
             export_from: order.export_from,
             export: order.export_from.map(|from| log.export_job(from)),
@@ -120,13 +122,18 @@ impl CutWork {
         }
     }
 
-    /// Copies what is to be dropped into a new directory below `dir`, as long as `is_wanted`, and reads what the
+    /// Copies what is to be dropped into a new directory in `dir`, as long as `is_wanted`, and reads what the
     /// cut needs.
     ///
     /// # Errors
     /// Where it cannot be copied, or not all records are; there is no copy then.
-    pub fn run(self, dir: &Path, now: Timestamp, is_wanted: impl Fn() -> bool) -> Result<ReadyToCut, NotCut> {
-        let CutWork { generation, dropped, export_from, export, truncation } = self;
+    pub fn run(
+        self,
+        dir: &ExportDir,
+        now: Timestamp,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<ReadyToCut, NotCut> {
+        let CutWork { of, dropped, export_from, export, truncation } = self;
         if let Some(dropped) = dropped {
             check_exported(&dropped, export_from)?;
         }
@@ -136,7 +143,7 @@ impl CutWork {
             Some(job) => job.run(dir, now, is_wanted).map_err(NotCut::Export)?,
             None => None,
         };
-        Ok(ReadyToCut { generation, exported, truncation })
+        Ok(ReadyToCut { of, exported, truncation })
     }
 }
 
@@ -173,7 +180,7 @@ impl Replica {
     /// Where it may not be cut by this order any more, or the disk refuses. Only then may a part of it be gone.
     pub fn cut(&mut self, order: &CutOrder, ready: ReadyToCut, now: Timestamp) -> Result<Offset, NotCut> {
         self.check_cut(order)?;
-        if ready.generation != self.log.generation() {
+        if ready.of != self.log.identity() {
             return Err(NotCut::Changed);
         }
         let truncated = match (order.cut, ready.truncation) {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tarn_image::{Binding as Desired, DesiredState};
 use tarn_log::producers::OpenTransaction;
-use tarn_log::{AppendError, LogBatches, LogError, Together};
+use tarn_log::{AppendError, LogBatches, LogError, LogIdentity, Together};
 use tarn_mirror::limits::ABORTED_IN_REPORT;
 use tarn_mirror::local_cluster::{AbortedTransaction, EndOrder, Ending, LastPosition, LocalError, LogEnded};
 use tarn_record::builder::{EndTransaction, Outcome, control_batch, end_transaction_marker};
@@ -137,14 +137,14 @@ pub struct LookBehind {
     batches: LogBatches,
     position: LastPosition,
     log_end: Offset,
-    generation: u64,
+    of: LogIdentity,
 }
 
 /// What stands behind the position.
 #[derive(Debug)]
 pub struct Behind {
     log_end: Offset,
-    generation: u64,
+    of: LogIdentity,
     markers: u32,
     /// The first markers: their offsets, whose transactions they ended.
     first: Vec<(Offset, ProducerId, ProducerEpoch)>,
@@ -165,9 +165,9 @@ impl LookBehind {
     /// # Errors
     /// Where the log cannot be read.
     pub fn run(self) -> Result<Behind, LogError> {
-        let LookBehind { batches, position, log_end, generation } = self;
+        let LookBehind { batches, position, log_end, of } = self;
         let (first, reset, ending, stranger) = (Vec::new(), None, None, None);
-        let mut behind = Behind { log_end, generation, markers: 0, first, reset, ending, stranger };
+        let mut behind = Behind { log_end, of, markers: 0, first, reset, ending, stranger };
         batches.visit(|header, control| behind.visit(header, control, position))?;
         Ok(behind)
     }
@@ -250,7 +250,7 @@ impl Replica {
     pub fn look_behind_position(&self, position: LastPosition) -> LookBehind {
         let log_end = self.log.end();
         let batches = self.log.batches(position.offset, log_end);
-        LookBehind { batches, position, log_end, generation: self.log.generation() }
+        LookBehind { batches, position, log_end, of: self.log.identity() }
     }
 
     /// Appends what is missing behind the position; durable after a flush of `together`.
@@ -265,7 +265,7 @@ impl Replica {
         now: Timestamp,
     ) -> Result<LogEnded, NotEnded> {
         self.check_order(order)?;
-        if (behind.log_end, behind.generation) != (self.log.end(), self.log.generation()) {
+        if behind.log_end != self.log.end() || behind.of != self.log.identity() {
             return Err(NotEnded::Changed);
         }
         match behind.stranger {

@@ -24,7 +24,7 @@ pub(super) async fn cut(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outc
     });
     let answers = cluster.cut_logs(orders.collect()).await;
     let outcome = |((item, cutting), answer): (&(&Item, _), _)| match answer {
-        Ok(done) => Outcome::Cut(*cutting, done, item.bound.version),
+        Ok(done) => Outcome::Cut(*cutting, Box::new(done), item.bound.version),
         // It is decided anew once the disk takes what is to be kept; until then this is tried again.
         Err(error @ (LocalError::Export { .. } | LocalError::Storage { .. })) => {
             Outcome::refused_here(&error)

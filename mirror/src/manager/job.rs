@@ -158,7 +158,7 @@ pub(super) enum Outcome {
     /// The owning core does not end the log.
     EndRefused(Reason, String),
     /// The log was cut as decided under this version of the binding.
-    Cut(Cutting, LogCut, i64),
+    Cut(Cutting, Box<LogCut>, i64),
     /// The owning core does not cut the log as it is.
     CutRefused(Reason, String),
     /// The source's broker does not lead it.

@@ -15,9 +15,9 @@ use crate::alignment::GoOn;
 use crate::fetch::budget::FetchBudget;
 use crate::gaps::Gap;
 use crate::limits;
-use crate::local_cluster::LocalCluster;
+use crate::local_cluster::{LocalCluster, LogCut};
 use crate::metrics::MirrorMetrics;
-use crate::parted::Alignment;
+use crate::parted::{Alignment, Cutting};
 use crate::partition::{Partition, Want};
 use crate::reasons::Reason;
 use crate::state::MirrorState;
@@ -159,7 +159,7 @@ impl Mirror {
                     partition.apart(why.into());
                 }
             }
-            Outcome::Cut(cutting, done, version) => partition.cut(&cutting, &done, version),
+            Outcome::Cut(cutting, done, version) => self.cut(at, &cutting, &done, version, context),
             Outcome::CutRefused(reason, why) => {
                 partition.cut_refused();
                 self.fail(at, reason, why.into(), context);
@@ -185,6 +185,27 @@ impl Mirror {
         count_failure(&member.partition, before, &context.shared.metrics);
         if let Alignment::GoOn(GoOn { gap: Some(gap), .. }) = *alignment {
             self.missed(at, gap, context);
+        }
+    }
+
+    fn cut(
+        &mut self,
+        at: TopicIdPartition,
+        cutting: &Cutting,
+        done: &LogCut,
+        version: i64,
+        context: &Context<'_>,
+    ) {
+        let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
+        partition.cut(cutting, done, version);
+        if let Some(export) = &done.export {
+            let metrics = &context.shared.metrics;
+            metrics.exports.add(1);
+            metrics.exported_records.add(export.records);
+            metrics.exported_bytes.add(export.bytes);
+        }
+        if let Some(why) = &done.unflushed {
+            self.fail(at, Reason::DestinationStorage, why.clone(), context);
         }
     }
 

@@ -2,7 +2,7 @@
 //! compared again.
 //!
 //! Invariants:
-//! * a log is cut only behind a closed gate, and compared again before anything else;
+//! * a log is cut only behind a closed gate, and compared again before anything else, once the cut is on the disk;
 //! * a log that was cut gets a newer leader epoch before anything is appended to it;
 //! * the operator's consent ends with the cut, and with the alignment of its version even where that cut nothing, in
 //!   this life or another. Where the process dies in between, the alignment is begun again with it;
@@ -40,6 +40,8 @@ pub(super) enum Histories {
 pub(super) struct Cuts {
     /// Since it last was a beginning of the source's.
     in_a_row: u8,
+    /// The last cut is not on the disk yet, whatever the binding has become since.
+    is_unflushed: bool,
     /// The operator's consent was used, or has ended with the alignment.
     consent_is_used: bool,
     /// What was exported last.
@@ -56,7 +58,8 @@ impl Cuts {
 
     /// The binding has another version.
     pub(super) fn rebound(&mut self) {
-        *self = Cuts { unreported: self.unreported.take(), ..Cuts::default() };
+        let (unreported, is_unflushed) = (self.unreported.take(), self.is_unflushed);
+        *self = Cuts { unreported, is_unflushed, ..Cuts::default() };
     }
 
     /// A state was written, and with it what was not reported.
@@ -126,9 +129,24 @@ impl Partition {
         }
         // Consumers look whether the log still is the one they read where they see a newer epoch (KIP-320).
         self.fell_behind(Epoch(self.bound.leader_epoch.0.saturating_add(1)));
-        // The disk has taken all that there was to keep; perhaps there is nothing to append that would show it.
-        self.storage_is_back();
+        self.cuts.is_unflushed = done.unflushed.is_some();
+        if !self.cuts.is_unflushed {
+            // The disk has taken all that there was to keep; perhaps there is nothing to append that would show it.
+            self.storage_is_back();
+        }
         self.went_well();
+    }
+
+    /// The log is on the disk as it is, and so is what was cut off it.
+    pub(super) fn cut_is_flushed(&mut self) {
+        if std::mem::take(&mut self.cuts.is_unflushed) {
+            self.storage_is_back();
+        }
+    }
+
+    /// True where a cut is not on the disk yet.
+    pub(super) fn must_flush_cut(&self) -> bool {
+        self.cuts.is_unflushed
     }
 
     /// What is to be written down, with MIRRORING, of what was exported last.

@@ -722,7 +722,7 @@ pub(super) fn leader(broker: i32, epoch: i32) -> SourceLeader {
     SourceLeader { broker: BrokerId(broker), epoch: Epoch(epoch) }
 }
 
-fn ends() -> LogEnds {
+pub(super) fn ends() -> LogEnds {
     LogEnds {
         log_start: Offset(0),
         log_end: Offset(9),
@@ -768,5 +768,5 @@ pub(super) fn cut() -> LogCut {
         records: 5,
         bytes: 99,
     };
-    LogCut { log_end: Offset(5), export: Some(export) }
+    LogCut { log_end: Offset(5), export: Some(export), unflushed: None }
 }

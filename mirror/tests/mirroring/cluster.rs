@@ -534,8 +534,9 @@ impl LocalCluster for Cluster {
             let log = state.logs.get_mut(&partition).expect("it is led here");
             let (done, dropped) =
                 log.cut(&order).map_err(|reason| LocalError::NotCut { partition, reason })?;
+            let unflushed = state.disk_is_full.then(|| full_disk(partition).to_string().into());
             state.cuts.push((order, dropped));
-            Ok(done)
+            Ok(LogCut { unflushed, ..done })
         };
         orders.into_iter().map(cut).collect()
     }

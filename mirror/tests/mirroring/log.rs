@@ -111,7 +111,7 @@ impl Log {
         if let Cut::All { begins_at } = order.cut {
             self.start = begins_at.0;
         }
-        Ok((LogCut { log_end: Offset(self.end()), export }, dropped))
+        Ok((LogCut { log_end: Offset(self.end()), export, unflushed: None }, dropped))
     }
 
     /// What a client writes in this leader epoch.

@@ -210,6 +210,28 @@ fn a_log_that_is_not_cut_as_it_is_now_is_compared_again_and_says_so() {
 }
 
 #[test]
+fn a_cut_that_the_disk_has_no_room_to_flush_is_known_and_not_made_again() {
+    let (source, _serving, cluster, mirror) = mirrored();
+    let lost = elect_uncleanly(&source, 2);
+    failed(&cluster, &mirror);
+    cluster.state().disk_is_full = true;
+    cluster.want("orders", "mirroring:2:truncate");
+    let flushes = || cluster.state().asked.get("flush").copied().unwrap_or(0);
+    eventually(|| flushes() > 5);
+    let standing = mirror.standing(&cluster, "orders", 0).expect("it is known");
+    assert_eq!((standing.state, standing.reason), (MirrorState::Failed, Some(Reason::DestinationStorage)));
+    assert_eq!(exported(&cluster), [lost]);
+    let metrics = mirror.handle.metrics();
+    assert_eq!((metrics.exports.get(), metrics.exported_bytes.get()), (1, 1));
+    assert!(metrics.exported_records.get() > 0);
+    cluster.state().disk_is_full = false;
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    let standing = mirrors(&cluster, &mirror);
+    assert!(standing.message.is_some_and(|said| said.contains("/exports/it")), "it is named");
+    assert_eq!((exported(&cluster).len(), metrics.exports.get()), (1, 1));
+}
+
+#[test]
 fn a_promoted_topic_with_nothing_of_its_own_is_begun_again_without_consent() {
     let (source, _serving, cluster, mirror) = mirrored();
     stop(&cluster);

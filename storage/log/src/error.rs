@@ -81,12 +81,16 @@ pub enum LogError {
         path: PathBuf,
     },
     /// A disk without room for what is to be written.
-    #[error("{path} has room for {available} bytes, and {needed} are needed")]
+    #[error(
+        "{path} has room for {available} bytes: {needed} are needed beside {kept} that are kept for others"
+    )]
     NoRoom {
         /// Where it was to be written.
         path: PathBuf,
         /// How much.
         needed: u64,
+        /// How much is kept free for others.
+        kept: u64,
         /// How much room there is.
         available: u64,
     },

@@ -18,6 +18,10 @@ pub const CONTROL_BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// What of a log is copied at once into another file, 1 MiB.
 pub const EXPORT_PIECE_BYTES: usize = 1 << 20;
 
+/// What a copy of a log leaves free on its disk, 64 MiB. By default that disk has the metadata log and the state of the
+/// mirrors too, and the cut that follows needs a new segment; nothing of it is large.
+pub const EXPORT_RESERVE_BYTES: u64 = 64 << 20;
+
 /// What of a file is written out at once before it is synced. A background flush of less is a sync alone.
 pub const WRITE_OUT_BYTES: u64 = 4 << 20;
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tarn_image::mirrors::Truncation;
-use tarn_log::{Descriptors, FirstBatch, Log, LogDir};
+use tarn_log::limits::EXPORT_RESERVE_BYTES;
+use tarn_log::{Descriptors, FirstBatch, Log, LogDir, Opening};
 use tarn_mirror::local_cluster::{Gate, GateOrder, KnownState, MirrorGeneration};
 use tarn_mirror::state::MirrorState;
 use tarn_record::{Epoch, PartitionIndex, TopicId, TopicIdPartition, ValidBatch};
@@ -157,7 +158,7 @@ fn a_disk_that_fills_while_it_is_copied_to_loses_nothing() {
     world.disk.says_it_has(10);
     let refused = world.cut().expect_err("there is no room");
     assert!(matches!(&refused, LocalError::Export { reason, .. } if reason.contains("room for 10 bytes")));
-    world.disk.says_it_has(1 << 20);
+    world.disk.says_it_has(EXPORT_RESERVE_BYTES + (1 << 20));
     world.disk.has_room_for(0);
     let refused = world.cut().expect_err("there was room");
     assert!(matches!(&refused, LocalError::Export { .. }), "{refused}");
@@ -167,11 +168,48 @@ fn a_disk_that_fills_while_it_is_copied_to_loses_nothing() {
     assert_eq!(world.copies(), 1);
 }
 
+#[test]
+fn a_cut_that_fails_and_is_tried_again_copies_once_and_needs_no_more_room() {
+    let mut world = World::new(&[idempotent(7, 0), idempotent(7, 1), idempotent(7, 2)]);
+    world.order.cut = Cut::All { begins_at: Offset(0) };
+    for _ in 0..3 {
+        // For the copy, whose one write there is only once.
+        world.disk.has_room_for(if world.copies() == 0 { 1 } else { 0 });
+        let refused = world.cut().expect_err("the cut itself writes too");
+        assert!(matches!(&refused, LocalError::Storage { .. }), "{refused}");
+        assert_eq!((world.replica.log().end(), world.copies()), (Offset(3), 1));
+    }
+    world.disk.has_room_for(i64::MAX);
+    world.disk.says_it_has(0);
+    let (end, exported) = world.cut().expect("what was in the way is gone");
+    let exported = exported.expect("there was something to keep");
+    assert!(exported.was_there);
+    assert_eq!((end, exported.from, exported.to, world.copies()), (Offset(0), Offset(1), Offset(3), 1));
+}
+
+#[test]
+fn a_log_that_was_closed_while_it_was_copied_and_opened_again_is_another() {
+    let mut world = World::new(&[idempotent(7, 0), idempotent(7, 1), idempotent(7, 2)]);
+    let ready = world.ready().expect("it can be copied");
+    let generation = world.replica.log().generation();
+    world.replica.close().expect("the disk works");
+    let opening = Opening { clean: true, recovery_point: Offset(3), log_start: Offset(0) };
+    let (partition, config) = (world.order.partition, world.rules.log.clone());
+    let log = Log::open(&world.dir, "t", partition.partition, config, opening, NOW).expect("it is there").0;
+    world.replica = Replica::new(partition, "t".into(), log, ALONE, Offset(3), world.rules.clone());
+    world.bind(Some((DesiredState::Mirroring, VERSION)));
+    assert_eq!((world.replica.log().generation(), world.replica.log().end()), (generation, Offset(3)));
+    let refused = world.replica.cut(&world.order, ready, NOW);
+    assert!(matches!(refused, Err(NotCut::Changed)), "{refused:?}");
+    assert_eq!(world.cut().expect("it is looked at again").0, Offset(1));
+}
+
 /// A partition whose mirror is about to cut off all but its first record.
 struct World {
     replica: Replica,
     order: CutOrder,
     disk: WatchedDisk,
+    dir: Arc<LogDir>,
     rules: Arc<TopicRules>,
     files: TempDir,
 }
@@ -215,7 +253,7 @@ impl World {
             LogDir::open(Arc::new(disk.clone()), files.path(), Descriptors::new(100)).expect("it is new");
         let rules = rules(1 << 20);
         let (replica, order) = parted(&dir, 0, &rules, batches);
-        World { replica, order, disk, rules, files }
+        World { replica, order, disk, dir, rules, files }
     }
 
     fn bind(&mut self, desired: Option<(DesiredState, i64)>) {
@@ -232,7 +270,7 @@ impl World {
     }
 
     fn ready(&self) -> Result<ReadyToCut, NotCut> {
-        self.replica.cut_work(&self.order)?.run(&self.exports(), NOW, || true)
+        self.replica.cut_work(&self.order)?.run(&ExportDir::new(self.exports()), NOW, || true)
     }
 
     fn cut(&mut self) -> Result<(Offset, Option<Exported>), LocalError> {

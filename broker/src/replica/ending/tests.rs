@@ -186,6 +186,11 @@ fn what_was_looked_at_before_the_log_changed_counts_no_more() {
     assert!(matches!(late, Err(NotEnded::Changed)), "{late:?}");
     assert_eq!(world.end().expect("it is ended"), ended, "and no second reset is there");
     assert_eq!(world.replica.log().end(), ended.log_end);
+    // Nor before it was closed and opened again, whatever its files say.
+    let early = world.look();
+    world.restart(true);
+    let late = world.replica.end_log(&world.order, &early, Together::Few, NOW);
+    assert!(matches!(late, Err(NotEnded::Changed)), "{late:?}");
 }
 
 #[test]

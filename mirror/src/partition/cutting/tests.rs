@@ -1,7 +1,7 @@
 //! Logs that have parted from the source's: failed, or cut and compared again.
 
 use super::super::tests::{
-    POLICY, bound, cut, diverged, fetched, go_on, leader, parted, partition, persisted, run,
+    POLICY, bound, cut, diverged, ends, fetched, go_on, leader, parted, partition, persisted, run,
 };
 use super::*;
 use crate::local_cluster::Cut;
@@ -163,6 +163,39 @@ fn a_few_records_are_given_up_where_that_is_configured_again_and_again_but_not_f
 }
 
 #[test]
+fn a_cut_that_is_not_on_the_disk_is_known_and_flushed_before_anything_else() {
+    let mut partition = recovered(Truncation::Allowed);
+    partition.compared(&diverged(), None);
+    let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+    partition.cut(&cutting, &LogCut { unflushed: Some("no room".into()), ..cut() }, 2);
+    let mut now = 1000;
+    for _ in 0..3 {
+        partition.failed(Reason::DestinationStorage, "no room".into(), now, 0.5, &POLICY);
+        let Want::Wait(until) = partition.want(now) else { panic!("{:?}", partition.want(now)) };
+        now = until;
+        partition.source_seen(Some(leader(2, 6)));
+        assert_eq!(partition.want(now), Want::Flush);
+    }
+    assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
+    assert_eq!(partition.unreported(), cut().export.as_ref());
+    partition.flushed(&ends());
+    assert_eq!(partition.want(now), Want::Compare(leader(2, 6)));
+    assert_ne!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
+    partition.compared(&diverged(), None);
+    assert_eq!(partition.want(now), Want::WriteState(MirrorState::Failed), "consent was used by the cut");
+    // Whatever is ordered meanwhile; and what was flushed for it says nothing of where a later stop finds the log.
+    partition.rebound(Bound { version: 3, truncation: Truncation::Allowed, ..partition.bound() });
+    partition.gate_closed();
+    partition.compared(&diverged(), None);
+    partition.cut(&cutting, &LogCut { unflushed: Some("no room".into()), ..cut() }, 3);
+    partition.rebound(Bound { version: 4, ..partition.bound() });
+    partition.gate_closed();
+    assert_eq!(partition.want(now), Want::Flush);
+    partition.flushed(&ends());
+    assert_eq!((partition.want(now), partition.position()), (Want::Compare(leader(2, 6)), None));
+}
+
+#[test]
 fn a_promoted_log_with_nothing_of_its_own_is_cut_unasked() {
     let mut partition = partition();
     partition.rebound(Bound { leader_epoch: Epoch(99), ..partition.bound() });
@@ -171,7 +204,7 @@ fn a_promoted_log_with_nothing_of_its_own_is_cut_unasked() {
     partition.compared(&Alignment::LocalRecords(parted(0)), None);
     let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
     assert_eq!((cutting.ground, cutting.export_from), (Ground::NoRecords, None));
-    partition.cut(&cutting, &LogCut { log_end: Offset(5), export: None }, 1);
+    partition.cut(&cutting, &LogCut { export: None, ..cut() }, 1);
     assert_eq!(
         run(&mut partition, &mut Vec::new()),
         ["Compare", "RaiseEpoch", "Wait", "WriteState", "OpenGate", "Fetch"]

@@ -5,16 +5,22 @@
 //! a batch begins with that batch. It is written under another name and renamed when all of it is on the disk,
 //! so that a directory with its final name is complete, whatever happened meanwhile.
 //!
+//! One that is there already, because the cut after it failed or the process died, is not made again where it is the
+//! same to the byte: what is tried for ever must not fill the disk. That is read and not concluded from checksums; it
+//! costs less than a copy, and what is dropped afterwards is known to be there.
+//!
 //! It takes a copy of what the log knows and runs on any thread, a piece at a time: never the whole is in memory,
 //! nor more than one segment open. That one stays open until it is copied, so that a removal does not take it away.
 
 use std::io::{self, IoSlice};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tarn_record::{Offset, Timestamp};
 
 use super::batches::RecordCounts;
+use super::export_dir::{ExportDir, Room};
 use super::{Log, LogBatches};
 use crate::disk::{Disk, DiskFile, Open};
 use crate::error::{LogError, sync_failed};
@@ -47,6 +53,8 @@ pub struct Exported {
     pub counts: RecordCounts,
     /// The bytes of its batches.
     pub bytes: u64,
+    /// It was found, left by an earlier attempt, and perhaps somebody knows of it.
+    pub was_there: bool,
 }
 
 /// What is copied of one segment: from a batch to the end of its file.
@@ -66,16 +74,16 @@ impl Log {
 
 impl ExportJob {
     /// Makes the copy `<dir>/<topic>-<partition>/<from>-<to>.<unix ms>`, creating what is missing of that path,
-    /// and removes what an interrupted attempt of this partition left there. `None` where no batch is to be
-    /// copied. Waits for the disk; `is_wanted` is asked now and then. No other copy of the partition may be made to
-    /// `dir` at the same time.
+    /// and removes what an interrupted attempt of this partition left there; or takes over a copy of the same that
+    /// is complete. `None` where no batch is to be copied. Waits for the disk; `is_wanted` is asked now and then. No
+    /// other copy of the partition may be made to `dir` at the same time.
     ///
     /// # Errors
     /// Where there is no room, or the disk refused, or it is not wanted any more, or the log cannot be read: also
     /// when its offsets were removed meanwhile. There is no copy then.
     pub fn run(
         self,
-        dir: &Path,
+        dir: &ExportDir,
         now: Timestamp,
         is_wanted: impl Fn() -> bool,
     ) -> Result<Option<Exported>, LogError> {
@@ -84,16 +92,26 @@ impl ExportJob {
         let Some(from) = parts.first().map(|part| part.first) else { return Ok(None) };
         let (disk, to) = (home.disk.as_ref(), batches.upper);
         let bytes = parts.iter().map(Part::bytes).sum();
-        let place = prepare(disk, dir, &home, bytes)?;
-        let path = unused(disk, &place, &format!("{from}-{to}"), now);
+        let place = prepare(disk, dir.path(), &home)?;
+        let offsets = format!("{from}-{to}");
+        let exported = |path, counts, was_there| {
+            Some(Exported { home: home.clone(), path, from, to, counts, bytes, was_there })
+        };
+        if let Some((path, counts)) = earlier(disk, &place, &offsets, &parts, &is_wanted)? {
+            return Ok(exported(path, counts, true));
+        }
+        let available = || disk.available_bytes(&place);
+        let available = || available().map_err(|cause| LogError::io("measure", &place, cause));
+        let mut room = dir.room(&place, bytes, available)?;
+        let path = unused(disk, &place, &offsets, now);
         let unfinished = with_suffix(&path, UNFINISHED_SUFFIX);
-        let made = copy(disk, &parts, &unfinished, &is_wanted).and_then(|counts| {
+        let made = copy(disk, &parts, &unfinished, &mut room, &is_wanted).and_then(|counts| {
             disk.rename(&unfinished, &path).map_err(|cause| LogError::io("rename", &unfinished, cause))?;
             sync_dir(disk, &place)?;
             Ok(counts)
         });
         match made {
-            Ok(counts) => Ok(Some(Exported { home: home.clone(), path, from, to, counts, bytes })),
+            Ok(counts) => Ok(exported(path, counts, false)),
             Err(error) => {
                 // The first error says more than that it could not be cleared away either.
                 let _ = remove(disk, &unfinished).and(remove(disk, &path));
@@ -104,16 +122,21 @@ impl ExportJob {
 }
 
 impl Exported {
-    /// Removes the copy: nothing was cut.
+    /// Removes the copy: nothing was cut. One that was there before stays.
     ///
     /// # Errors
     /// Where the disk refused.
     pub fn discard(self) -> Result<(), LogError> {
-        remove(self.home.disk.as_ref(), &self.path)
+        if self.was_there { Ok(()) } else { remove(self.home.disk.as_ref(), &self.path) }
     }
 }
 
 impl Part<'_> {
+    /// What the file is called that it is copied to.
+    fn name(&self) -> String {
+        format!("{:020}{}", self.first.0, Kind::Log.suffix())
+    }
+
     fn bytes(&self) -> u64 {
         u64::from(self.view.size).saturating_sub(self.position)
     }
@@ -129,8 +152,8 @@ fn parts(batches: &LogBatches) -> Result<Vec<Part<'_>>, LogError> {
     Ok(parts)
 }
 
-/// The directory for copies of one partition, which has room for so many bytes.
-fn prepare(disk: &dyn Disk, dir: &Path, home: &Home, bytes: u64) -> Result<PathBuf, LogError> {
+/// The directory for copies of one partition.
+fn prepare(disk: &dyn Disk, dir: &Path, home: &Home) -> Result<PathBuf, LogError> {
     let place = dir.join(home.path.file_name().unwrap_or_default());
     let missing: Vec<&Path> = place.ancestors().take_while(|path| !disk.exists(path)).collect();
     disk.create_dir_all(&place).map_err(|cause| LogError::io("create", &place, cause))?;
@@ -140,10 +163,6 @@ fn prepare(disk: &dyn Disk, dir: &Path, home: &Home, bytes: u64) -> Result<PathB
     let entries = disk.list(&place).map_err(|cause| LogError::io("list", &place, cause))?;
     for left in entries.iter().filter(|entry| entry.name.ends_with(UNFINISHED_SUFFIX)) {
         remove(disk, &place.join(&left.name))?;
-    }
-    let available = disk.available_bytes(&place).map_err(|cause| LogError::io("measure", &place, cause))?;
-    if available < bytes {
-        return Err(LogError::NoRoom { path: place, needed: bytes, available });
     }
     Ok(place)
 }
@@ -158,11 +177,74 @@ fn unused(disk: &dyn Disk, place: &Path, offsets: &str, now: Timestamp) -> PathB
     named(ms)
 }
 
+/// A complete copy of the same, and how many records it holds.
+fn earlier(
+    disk: &dyn Disk,
+    place: &Path,
+    offsets: &str,
+    parts: &[Part<'_>],
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<Option<(PathBuf, RecordCounts)>, LogError> {
+    let entries = disk.list(place).map_err(|cause| LogError::io("list", place, cause))?;
+    for entry in entries.iter().filter(|entry| entry.is_dir && is_named(&entry.name, offsets)) {
+        let path = place.join(&entry.name);
+        if !is_of_size(disk, &path, parts) {
+            continue;
+        }
+        let mut counts = RecordCounts::default();
+        let mut is_same = true;
+        for part in parts {
+            let file = part.view.open()?;
+            count(part, file.as_ref(), &mut counts)?;
+            is_same = is_same && is_same_part(disk, part, file.as_ref(), &path.join(part.name()), is_wanted)?;
+        }
+        if is_same {
+            // Its name may be younger than the last sync of the directory.
+            sync_dir(disk, place)?;
+            return Ok(Some((path, counts)));
+        }
+    }
+    Ok(None)
+}
+
+/// True where a copy with this name, if it is complete, is one of these offsets.
+fn is_named(name: &str, offsets: &str) -> bool {
+    let made_at = name.strip_prefix(offsets).and_then(|rest| rest.strip_prefix('.'));
+    made_at.is_some_and(|ms| !ms.is_empty() && ms.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// True where a directory has the files of a copy, and nothing else.
+fn is_of_size(disk: &dyn Disk, path: &Path, parts: &[Part<'_>]) -> bool {
+    let Ok(entries) = disk.list(path) else { return false };
+    let found = entries.iter().map(|entry| (entry.name.clone(), entry.len));
+    found.eq(parts.iter().map(|part| (part.name(), part.bytes())))
+}
+
+/// Compares a segment with its copy. A copy that cannot be read is none.
+fn is_same_part(
+    disk: &dyn Disk,
+    part: &Part<'_>,
+    file: &dyn DiskFile,
+    path: &Path,
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<bool, LogError> {
+    let Ok(copy) = disk.open(path, Open::Read) else { return Ok(false) };
+    let mut copied = Vec::new();
+    let mut is_same = true;
+    in_pieces(part, file, path, is_wanted, |piece, done| {
+        copied.resize(piece.len(), 0);
+        is_same = copy.read_at(&mut copied, done).is_ok_and(|read| read == piece.len()) && copied == piece;
+        Ok(if is_same { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    Ok(is_same)
+}
+
 /// Copies the parts into a new directory and has them on the disk; how many records they hold.
 fn copy(
     disk: &dyn Disk,
     parts: &[Part<'_>],
     into: &Path,
+    room: &mut Room<'_>,
     is_wanted: &dyn Fn() -> bool,
 ) -> Result<RecordCounts, LogError> {
     disk.create_dir_all(into).map_err(|cause| LogError::io("create", into, cause))?;
@@ -170,8 +252,7 @@ fn copy(
     for part in parts {
         let file = part.view.open()?;
         count(part, file.as_ref(), &mut counts)?;
-        let copy = into.join(format!("{:020}{}", part.first.0, Kind::Log.suffix()));
-        copy_part(disk, part, file.as_ref(), &copy, is_wanted)?;
+        copy_part(disk, part, file.as_ref(), &into.join(part.name()), room, is_wanted)?;
     }
     sync_dir(disk, into)?;
     Ok(counts)
@@ -194,10 +275,27 @@ fn copy_part(
     part: &Part<'_>,
     file: &dyn DiskFile,
     path: &Path,
+    room: &mut Room<'_>,
     is_wanted: &dyn Fn() -> bool,
 ) -> Result<(), LogError> {
     let written = |cause| LogError::io("write", path, cause);
     let copy = disk.open(path, Open::Create).map_err(written)?;
+    in_pieces(part, file, path, is_wanted, |piece, done| {
+        copy.write_at(&[IoSlice::new(piece)], done).map_err(written)?;
+        room.was_filled(piece.len() as u64);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    copy.write_out(0).and_then(|()| copy.sync_data()).map_err(|cause| LogError::unsynced(path, cause))
+}
+
+/// Reads what is copied of a segment and hands it on, each piece with its position in the copy, until `take` breaks.
+fn in_pieces(
+    part: &Part<'_>,
+    file: &dyn DiskFile,
+    path: &Path,
+    is_wanted: &dyn Fn() -> bool,
+    mut take: impl FnMut(&[u8], u64) -> Result<ControlFlow<()>, LogError>,
+) -> Result<(), LogError> {
     let bytes = part.bytes();
     let mut piece = vec![0; EXPORT_PIECE_BYTES.min(usize::try_from(bytes).unwrap_or(usize::MAX))];
     let mut done = 0;
@@ -212,10 +310,12 @@ fn copy_part(
         if read.map_err(|cause| part.view.failed("read", cause))? < wanted {
             return Err(part.view.failed("read", io::ErrorKind::UnexpectedEof.into()));
         }
-        copy.write_at(&[IoSlice::new(piece)], done).map_err(written)?;
+        if take(piece, done)?.is_break() {
+            return Ok(());
+        }
         done += wanted as u64;
     }
-    copy.write_out(0).and_then(|()| copy.sync_data()).map_err(|cause| LogError::unsynced(path, cause))
+    Ok(())
 }
 
 fn sync_dir(disk: &dyn Disk, path: &Path) -> Result<(), LogError> {

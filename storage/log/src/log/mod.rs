@@ -18,6 +18,7 @@
 mod append;
 mod batches;
 mod export;
+mod export_dir;
 mod flush;
 mod flush_together;
 mod read;
@@ -47,6 +48,7 @@ pub use append::Appended;
 pub(crate) use append::aborted_entry;
 pub use batches::{LogBatches, RecordCounts};
 pub use export::{ExportJob, Exported};
+pub use export_dir::ExportDir;
 pub use flush::{FlushJob, Flushed};
 pub use flush_together::{Together, flush_together};
 pub use search::{BatchBelowSearch, FoundTimestamp, TimestampSearch};
@@ -78,6 +80,23 @@ pub struct Log {
     /// Files below the log start that plans may still name.
     pub(crate) retired: Vec<Weak<SegmentFile>>,
 }
+
+/// What a log is as long as nothing is truncated and it stays open: the same files opened again are another, whatever
+/// its generation, because somebody else may have changed them in between.
+#[derive(Clone, Debug)]
+pub struct LogIdentity {
+    /// Each opening makes its own, and while this has it no other is at its place.
+    home: Arc<Home>,
+    generation: u64,
+}
+
+impl PartialEq for LogIdentity {
+    fn eq(&self, other: &LogIdentity) -> bool {
+        Arc::ptr_eq(&self.home, &other.home) && self.generation == other.generation
+    }
+}
+
+impl Eq for LogIdentity {}
 
 /// What memory knows and the disk does not, yet.
 #[derive(Debug, Default)]
@@ -168,9 +187,15 @@ impl Log {
         self.end
     }
 
-    /// Raised by every truncation. A result obtained under an older one is to be dropped.
+    /// Raised by every truncation. A result obtained under an older one is to be dropped; where the log may have been
+    /// closed meanwhile, one under another [`LogIdentity`].
     pub fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Which log this is, and in which generation.
+    pub fn identity(&self) -> LogIdentity {
+        LogIdentity { home: self.home.clone(), generation: self.generation }
     }
 
     /// The topic's id, as `partition.metadata` has it.

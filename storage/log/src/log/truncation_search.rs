@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tarn_record::Offset;
 
-use super::Log;
+use super::{Log, LogIdentity};
 use crate::error::LogError;
 use crate::home::Home;
 use crate::producers::ProducerStates;
@@ -43,9 +43,9 @@ pub struct FoundTruncation {
 }
 
 /// What the log was when it was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Version {
-    generation: u64,
+    log: LogIdentity,
     start: Offset,
     end: Offset,
     segments: usize,
@@ -64,8 +64,7 @@ impl Log {
     }
 
     fn version(&self) -> Version {
-        let (generation, segments) = (self.generation, self.segments.len());
-        Version { generation, start: self.start, end: self.end, segments }
+        Version { log: self.identity(), start: self.start, end: self.end, segments: self.segments.len() }
     }
 }
 
@@ -83,6 +82,7 @@ impl TruncationSearch {
     /// Where a segment cannot be read: also when its offsets were removed meanwhile; or is damaged.
     pub fn run(self) -> Result<FoundTruncation, LogError> {
         let TruncationSearch { home, offset, of, segment, producers } = self;
+        let start = of.start;
         let mut cut = FoundTruncation {
             offset,
             of,
@@ -94,7 +94,7 @@ impl TruncationSearch {
         };
         let Some((index, view)) = segment else { return Ok(cut) };
         let found = view.locate(offset)?;
-        cut.end = found.map_or(offset, |found| found.header.base_offset.min(offset)).max(of.start);
+        cut.end = found.map_or(offset, |found| found.header.base_offset.min(offset)).max(start);
         // Where its first batch goes, nothing of the segment stays.
         cut.position = found.map(|found| found.position as u32).filter(|&position| position > 0);
         let all_goes = found.is_some() && cut.position.is_none();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use tarn_log::{FirstBatch, Log, LogConfig, LogError, RecordCounts};
+use tarn_log::{ExportDir, FirstBatch, Log, LogConfig, LogError, RecordCounts};
 use tarn_record::{Offset, Outcome, ValidBatch};
 
 use crate::world::*;
@@ -39,11 +39,15 @@ fn exports(world: &World) -> PathBuf {
     world.root.path().join("mirror-exports")
 }
 
+fn dir(world: &World) -> ExportDir {
+    ExportDir::new(exports(world))
+}
+
 #[test]
 fn a_copy_from_within_a_batch_begins_with_it_and_has_a_file_for_each_segment() {
     let world = World::new(segments_of(500));
     let log = filled(&world);
-    let exported = log.export_job(Offset(13)).run(&exports(&world), NOW, || true).unwrap().unwrap();
+    let exported = log.export_job(Offset(13)).run(&dir(&world), NOW, || true).unwrap().unwrap();
     assert_eq!((exported.from, exported.to), (Offset(12), Offset(40)));
     assert_eq!(exported.counts, RecordCounts { records: 28, control_records: 0 });
     assert_eq!(exported.path, exports(&world).join("orders-0").join(format!("12-40.{}", NOW.0)));
@@ -64,7 +68,7 @@ fn a_copy_of_nothing_leaves_nothing() {
     let world = World::new(segments_of(500));
     let log = filled(&world);
     for from in [40, 99] {
-        assert!(log.export_job(Offset(from)).run(&exports(&world), NOW, || true).unwrap().is_none());
+        assert!(log.export_job(Offset(from)).run(&dir(&world), NOW, || true).unwrap().is_none());
     }
     assert!(!exports(&world).exists());
 }
@@ -77,26 +81,74 @@ fn control_records_are_counted_apart() {
     mirror(&mut log, &[batch(0, 1, 0), producer.batch(1, 3, 0), marker(4, Outcome::Abort, 4)]).unwrap();
     let counts = log.batches(Offset(2), log.end()).count().unwrap();
     assert_eq!(counts, RecordCounts { records: 3, control_records: 1 }, "the first batch counts as a whole");
-    assert_eq!(
-        log.export_job(Offset(2)).run(&exports(&world), NOW, || true).unwrap().unwrap().counts,
-        counts
-    );
+    assert_eq!(log.export_job(Offset(2)).run(&dir(&world), NOW, || true).unwrap().unwrap().counts, counts);
     assert_eq!(log.batches(log.end(), log.end()).count().unwrap(), RecordCounts::default());
 }
 
 #[test]
 fn copies_of_one_moment_have_names_of_their_own_and_what_was_left_incomplete_goes() {
     let world = World::new(segments_of(500));
-    let log = filled(&world);
+    let mut log = filled(&world);
     let left = exports(&world).join("orders-0").join("3-9.17.tmp");
     fs::create_dir_all(&left).unwrap();
     fs::write(left.join("00000000000000000003.log"), b"half").unwrap();
-    for _ in 0..2 {
-        let exported = log.export_job(Offset(30)).run(&exports(&world), NOW, || true).unwrap().unwrap();
+    for epoch in [4, 5] {
+        let exported = log.export_job(Offset(30)).run(&dir(&world), NOW, || true).unwrap().unwrap();
+        assert!(!exported.was_there);
         assert_eq!(copied(&exported.path).0, read_all(&log, Offset(30), 1 << 20));
+        // Another history, in as many bytes.
+        drop(log.truncate_to(Offset(30), NOW).unwrap());
+        let other: Vec<_> = (15..20).map(|number| batch(number * 2, 2, epoch + 1)).collect();
+        mirror(&mut log, &other).unwrap();
     }
     let names = [0, 1].map(|after| format!("30-40.{}", NOW.0 + after));
     assert_eq!(listed(&exports(&world).join("orders-0")), names);
+}
+
+#[test]
+fn a_copy_that_is_there_is_taken_over_and_one_that_is_not_the_same_is_not() {
+    let world = World::new(segments_of(500));
+    let log = filled(&world);
+    let place = exports(&world).join("orders-0");
+    let export = || log.export_job(Offset(13)).run(&dir(&world), NOW, || true).unwrap().unwrap();
+    let first = export();
+    let (path, counts, bytes) = (first.path.clone(), first.counts, first.bytes);
+    // Names that only look like it.
+    for name in ["12-40", "12-40.", "12-40.x", "12-401.7", "1-40.7"] {
+        fs::create_dir(place.join(name)).unwrap();
+    }
+    for _ in 0..3 {
+        let again = export();
+        assert!(again.was_there);
+        assert_eq!((&again.path, again.from, again.to), (&path, Offset(12), Offset(40)));
+        assert_eq!((again.counts, again.bytes), (counts, bytes));
+        again.discard().unwrap();
+        assert!(path.exists(), "it is not only this attempt's");
+    }
+    let last = path.join(listed(&path).pop().unwrap());
+    let whole = fs::read(&last).unwrap();
+    let mut other = whole.clone();
+    *other.last_mut().unwrap() ^= 1;
+    let spoilt: [&dyn Fn(); 4] = [
+        &|| fs::write(&last, &whole[1..]).unwrap(),
+        &|| fs::write(&last, &other).unwrap(),
+        &|| fs::remove_file(&last).unwrap(),
+        &|| fs::write(path.join("99999999999999999999.log"), b"").unwrap(),
+    ];
+    for spoil in spoilt {
+        spoil();
+        let another = export();
+        assert!(!another.was_there && another.path != path);
+        assert_eq!(copied(&another.path).0, read_all(&log, Offset(12), 1 << 20));
+        another.discard().unwrap();
+        fs::write(&last, &whole).unwrap();
+    }
+    fs::remove_file(path.join("99999999999999999999.log")).unwrap();
+    assert!(export().was_there);
+    let asked = std::cell::Cell::new(0);
+    let is_wanted = || asked.replace(asked.get() + 1) < 1;
+    let refused = log.export_job(Offset(13)).run(&dir(&world), NOW, is_wanted).unwrap_err();
+    assert!(matches!(refused, LogError::GivenUp { .. }), "comparing takes its time too: {refused}");
 }
 
 #[test]
@@ -105,13 +157,14 @@ fn a_copy_that_fails_leaves_nothing_and_the_log_as_it_was() {
     let log = filled(&world);
     let file = world.root.path().join("a-file");
     fs::write(&file, b"").unwrap();
-    let refused = log.export_job(Offset(30)).run(&file.join("exports"), NOW, || true).unwrap_err();
+    let refused =
+        log.export_job(Offset(30)).run(&ExportDir::new(file.join("exports")), NOW, || true).unwrap_err();
     assert!(matches!(refused, LogError::Io { action: "create", .. }), "{refused}");
     // The log loses the segments meanwhile.
     let mut log = log;
     let job = log.export_job(Offset(0));
     log.advance_start(Offset(30), NOW).unwrap().unwrap().run().unwrap();
-    let refused = job.run(&exports(&world), NOW, || true).unwrap_err();
+    let refused = job.run(&dir(&world), NOW, || true).unwrap_err();
     assert!(matches!(&refused, LogError::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound));
     assert_eq!(listed(&exports(&world).join("orders-0")), [""; 0]);
 }
@@ -122,7 +175,7 @@ fn a_copy_that_nobody_wants_any_more_is_given_up() {
     let log = filled(&world);
     let asked = std::cell::Cell::new(0);
     let is_wanted = || asked.replace(asked.get() + 1) < 2;
-    let refused = log.export_job(Offset(0)).run(&exports(&world), NOW, is_wanted).unwrap_err();
+    let refused = log.export_job(Offset(0)).run(&dir(&world), NOW, is_wanted).unwrap_err();
     assert!(matches!(refused, LogError::GivenUp { .. }), "{refused}");
     assert_eq!(asked.get(), 3, "once for each segment, or piece of it");
     assert_eq!(listed(&exports(&world).join("orders-0")), [""; 0]);
@@ -137,7 +190,7 @@ fn a_damaged_header_is_copied_nowhere() {
     let at = bytes.len() - batch(38, 2, 4).bytes().len();
     bytes[at + 8] ^= 0x40;
     fs::write(&path, &bytes).unwrap();
-    let refused = log.export_job(Offset(30)).run(&exports(&world), NOW, || true).unwrap_err();
+    let refused = log.export_job(Offset(30)).run(&dir(&world), NOW, || true).unwrap_err();
     assert!(matches!(refused, LogError::Damaged { .. }), "{refused}");
     assert_eq!(listed(&exports(&world).join("orders-0")), [""; 0]);
 }
@@ -146,7 +199,7 @@ fn a_damaged_header_is_copied_nowhere() {
 fn a_log_directory_takes_exports_for_no_partitions_whatever_lies_there() {
     let world = World::new(segments_of(500));
     let log = filled(&world);
-    let _ = log.export_job(Offset(30)).run(&exports(&world), NOW, || true).unwrap().unwrap();
+    let _ = log.export_job(Offset(30)).run(&dir(&world), NOW, || true).unwrap().unwrap();
     fs::create_dir_all(exports(&world).join("stray-7").join("x-delete")).unwrap();
     fs::write(exports(&world).join("00000000000000000000.log"), b"stray").unwrap();
     let found: Vec<_> = world.dir.partitions().unwrap().into_iter().map(|found| found.topic).collect();
@@ -217,7 +270,7 @@ proptest! {
         let before = read_all(&log, Offset(0), 1 << 20);
         let held = log.read(Offset(cut.min(59)), 1 << 20, FirstBatch::MayBeLarger, log.end()).unwrap();
         let found = log.search_truncation(Offset(cut)).run().unwrap();
-        let exported = log.export_job(Offset(cut)).run(&exports(&world), NOW, || true).unwrap();
+        let exported = log.export_job(Offset(cut)).run(&dir(&world), NOW, || true).unwrap();
         let is_kept = |batch: &&ValidBatch| batch.header().last_offset() < Offset(cut);
         let kept: Vec<_> = before.iter().filter(is_kept).cloned().collect();
 
