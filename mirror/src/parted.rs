@@ -34,6 +34,8 @@ pub struct Parted {
     pub why: String,
     /// Up to where the source has what is here; `None` where nothing is known to be common.
     pub common: Option<CommonPoint>,
+    /// The log start.
+    pub log_start: Offset,
     /// The first offset that only this log has.
     pub from: Offset,
     /// The log end.
@@ -97,6 +99,7 @@ pub fn judge(
     let parted = Parted {
         why: rest.why,
         common,
+        log_start: ours.log_start,
         from: common.map_or(ours.log_start, |point| point.offset),
         log_end: ours.log_end,
         suffix: rest.suffix,
@@ -172,7 +175,8 @@ impl Parted {
             Some(point) if !self.goes_whole() => Cut::From(point.offset),
             _ => Cut::All { begins_at: self.source_log_start },
         };
-        let export_from = is_exported.then_some(self.from);
+        // In a compacted log a common point may rest on leader epochs alone, and the source may lack what is below it.
+        let export_from = is_exported.then_some(if self.goes_whole() { self.log_start } else { self.from });
         Cutting { reason, ground, log_end: self.log_end, cut, export_from }
     }
 
@@ -265,7 +269,7 @@ mod tests {
         assert!(matches!(cleaned.cutting(Allowed::default()), Some(Err((Reason::LocalRecords, _)))));
         let cutting = cut(cleaned, CONSENT);
         assert_eq!(cutting.cut, Cut::All { begins_at: Offset(7) });
-        assert_eq!(cutting.export_from, Some(Offset(100)));
+        assert_eq!(cutting.export_from, Some(Offset(40)));
     }
 
     #[test]
@@ -320,7 +324,11 @@ mod tests {
     fn a_compacted_log_with_records_of_its_own_is_mirrored_again_from_the_beginning() {
         let all = Cut::All { begins_at: Offset(7) };
         let cutting = cut(parted(Content::Local, Some(100), 20, true), CONSENT);
-        assert_eq!((cutting.cut, cutting.export_from), (all, Some(Offset(100))));
+        assert_eq!(
+            (cutting.cut, cutting.export_from),
+            (all, Some(Offset(40))),
+            "the source may lack any of it"
+        );
         let nothing_common = cut(parted(Content::Local, None, 90, false), CONSENT);
         assert_eq!((nothing_common.cut, nothing_common.export_from), (all, Some(Offset(40))));
     }

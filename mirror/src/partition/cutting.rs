@@ -17,7 +17,7 @@ use tarn_record::Epoch;
 use super::{Aligned, Partition, Persisted};
 use crate::alignment::GoOn;
 use crate::limits;
-use crate::local_cluster::{Export, LogCut};
+use crate::local_cluster::{Cut, Export, LogCut};
 use crate::parted::{Alignment, Allowed, Cutting, Ground};
 use crate::reasons::Reason;
 use crate::state::MirrorState;
@@ -120,7 +120,7 @@ impl Partition {
     pub fn cut(&mut self, cutting: &Cutting, done: &LogCut, version: i64) {
         self.histories = Histories::Open;
         if let Some(export) = &done.export {
-            self.cuts.notice = Some((cutting.reason, said_of(cutting.reason, export).into()));
+            self.cuts.notice = Some((cutting.reason, said_of(cutting, export).into()));
             self.cuts.unreported = Some(export.clone());
         }
         if version == self.bound.version {
@@ -191,14 +191,21 @@ impl Partition {
 }
 
 /// What an operator is told of an export.
-fn said_of(reason: Reason, export: &Export) -> String {
+fn said_of(cutting: &Cutting, export: &Export) -> String {
     let Export { broker, from, records, path, .. } = export;
     let last = export.to.plus(-1);
-    let why = match reason {
-        Reason::LocalRecords => "were not brought by this mirror",
-        _ => "were not the source's",
-    };
-    format!("offsets {from} to {last} ({records} records) {why} and are exported to {path} on node {broker}")
+    let what = format!("offsets {from} to {last} ({records} records)");
+    match (cutting.cut, cutting.reason) {
+        (Cut::All { .. }, _) => {
+            format!("all of the log, {what}, is exported to {path} on node {broker} and mirrored again")
+        }
+        (Cut::From(_), Reason::LocalRecords) => {
+            format!("{what} were not brought by this mirror and are exported to {path} on node {broker}")
+        }
+        (Cut::From(_), _) => {
+            format!("{what} were not the source's and are exported to {path} on node {broker}")
+        }
+    }
 }
 
 #[cfg(test)]

@@ -750,6 +750,7 @@ pub(super) fn parted(records: u64) -> Parted {
     Parted {
         why: "it ends at 5 there".into(),
         common: Some(CommonPoint { epoch: Epoch(1), offset: Offset(5) }),
+        log_start: Offset(0),
         from: Offset(5),
         log_end: Offset(10),
         suffix: Suffix { records, control_records: if records == 0 { 5 } else { 0 }, has_more: false },

@@ -350,14 +350,13 @@ fn a_compacted_topic_is_mirrored_again_from_the_beginning() {
         let (source, _serving, cluster, mirror) = mirrored();
         source.state().compacted = !compacted_here;
         cluster.state().compacted = compacted_here;
-        let position = source.log("orders", 0, |log| log.end());
         stop(&cluster);
         write(&cluster, 3);
         let written = end(&cluster);
         cluster.want("orders", "mirroring:4:truncate");
         eventually(|| caught_up(&source, &cluster, "orders", 1));
         assert_eq!(cluster.state().cuts[0].0.cut, Cut::All { begins_at: Offset(0) });
-        assert_eq!(exported(&cluster), [(position + 1, written)], "all that only this log had");
+        assert_eq!(exported(&cluster), [(0, written)], "the source may lack what an epoch alone says it has");
         mirrors(&cluster, &mirror);
     }
 }
