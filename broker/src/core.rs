@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tarn_image::{MetadataImage, TopicImage};
 use tarn_log::RemovalJob;
-use tarn_mirror::local_cluster::LocalError;
+use tarn_mirror::local_cluster::{LocalError, MirrorAppended};
 use tarn_quorum::{Answered, ImageUpdate, NotController};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{Flag, LocalNotify, Receiver, Sender};
@@ -285,6 +285,9 @@ impl Core {
             Envelope::Mirrored(appends, reply) => {
                 let absence = |partition| self.local_absence(partition);
                 let appended = self.partitions().append_mirrored(&appends, now, absence);
+                if appended.iter().any(|appended| matches!(appended, MirrorAppended::Storage(_))) {
+                    self.end_if_half_cut(appends.iter().map(|append| append.partition));
+                }
                 let _ = reply.fill(appended);
                 self.remove_files();
             }
@@ -416,6 +419,15 @@ impl Core {
                 return;
             }
             ended.await;
+        }
+    }
+
+    /// Ends the process where a truncation of one of these has dropped a part of a log, and failed: what is known of
+    /// the rest is wrong, and whatever was appended to it would be. The next start reads the log again.
+    pub(crate) fn end_if_half_cut(&self, partitions: impl IntoIterator<Item = TopicIdPartition>) {
+        let half_cut = self.partitions.borrow().half_cut(partitions);
+        if let Some(partition) = half_cut {
+            self.node().storage_failed(&format_args!("the log of partition {partition} was cut only in part"))
         }
     }
 

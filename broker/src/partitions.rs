@@ -213,6 +213,17 @@ impl Partitions {
             .collect()
     }
 
+    /// The first of these of whose logs a truncation has dropped a part, and failed.
+    pub(crate) fn half_cut(
+        &self,
+        partitions: impl IntoIterator<Item = TopicIdPartition>,
+    ) -> Option<TopicIdPartition> {
+        let is_half_cut = |partition: &TopicIdPartition| {
+            self.replicas.get(partition).is_some_and(|it| it.log().is_half_cut())
+        };
+        partitions.into_iter().find(is_half_cut)
+    }
+
     /// Reads for a fetch session, and keeps what it wants; `absence` says why a partition is not here.
     pub fn fetch(&mut self, read: FetchRead, absence: impl Fn(TopicIdPartition) -> ErrorCode) {
         let interest = read.interest;

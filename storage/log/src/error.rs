@@ -100,6 +100,13 @@ pub enum LogError {
         /// What was being made.
         path: PathBuf,
     },
+    /// A log of which a truncation has dropped a part, and failed: what is known of the rest is not what the files
+    /// hold, until the truncation succeeds or the log is opened again.
+    #[error("{path} was cut only in part")]
+    HalfCut {
+        /// The log's directory.
+        path: PathBuf,
+    },
     /// The log cannot start beyond its end.
     #[error("the log cannot start at offset {asked}: it ends at offset {end}")]
     StartBeyondEnd {

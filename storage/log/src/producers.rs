@@ -191,7 +191,12 @@ impl ProducerStates {
         if stored.is_transactional() {
             self.verifications.end(stored.producer_id);
             if producer.begin_transaction(stored.base_offset) {
-                self.open.insert(stored.base_offset, stored.producer_id);
+                // A log of which nothing is left goes on with a batch that reaches back over what was there: another
+                // transaction that began at this offset is of another history.
+                let other = self.open.insert(stored.base_offset, stored.producer_id);
+                if let Some(other) = other.and_then(|other| self.producers.get_mut(&other)) {
+                    other.lose_transaction();
+                }
             }
         }
     }
@@ -294,6 +299,17 @@ pub(crate) mod tests {
                 last_timestamp: Timestamp(1003),
             }]
         );
+    }
+
+    #[test]
+    fn of_two_transactions_that_began_at_one_offset_the_older_is_gone() {
+        let mut states = ProducerStates::default();
+        states.update(&in_transaction(data(1, 0, 0, 1, 5)), None);
+        states.update(&in_transaction(data(2, 0, 0, 3, 5)), None);
+        states.update(&in_transaction(data(1, 0, 0, 1, 9)), None);
+        let open: Vec<_> =
+            states.open_transactions().map(|open| (open.producer_id.0, open.first_offset.0)).collect();
+        assert_eq!(open, [(2, 5), (1, 9)]);
     }
 
     #[test]

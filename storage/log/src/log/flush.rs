@@ -163,11 +163,11 @@ impl Log {
     fn job(&mut self, is_flushed: bool, extent: Extent) -> Option<FlushJob> {
         let has_changed = |log: &Log| log.dirt.changes != log.dirt.changes_saved;
         // What a failed write left may hold whole batches, which a crash would bring back behind what was promised.
-        let is_clean = !self.dirt.torn && !has_changed(self);
+        let is_clean = !self.dirt.torn && !self.dirt.half_cut && !has_changed(self);
         if self.segments.is_empty() || is_flushed && is_clean {
             return None;
         }
-        let blocked = self.prepare_flush(extent).err();
+        let blocked = self.check_whole().and_then(|()| self.prepare_flush(extent)).err();
         let changed = has_changed(self);
         let first = self.segment_of(self.dirt.dirty_from);
         let to_sync = |(index, segment): (usize, &Segment)| ToSync {

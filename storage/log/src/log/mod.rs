@@ -122,6 +122,8 @@ pub(crate) struct Dirt {
     /// The base of the first segment of which a file may not be on the disk. The segment that was the last
     /// one at the newest flush is among them: its indexes are written when it is closed.
     pub(crate) dirty_from: Offset,
+    /// A truncation has begun and not ended.
+    pub(crate) half_cut: bool,
     /// There is a `truncation-checkpoint`, and when it can go.
     pub(crate) truncation: Option<Until>,
     /// Where the newest producer snapshot is.

@@ -19,6 +19,7 @@ use crate::segment::{RollRules, Segment};
 impl Log {
     /// Makes the active segment one that takes this batch; true if that is a new one.
     pub(super) fn prepare(&mut self, header: &BatchHeader, now: Timestamp) -> Result<bool, LogError> {
+        self.check_whole()?;
         if self.segments.is_empty() {
             self.begin_anew(self.end, now)?;
         }

@@ -37,8 +37,8 @@ impl Log {
     /// starts at its end.
     ///
     /// # Errors
-    /// Where the disk refuses. The log is then as long as [`Log::end`] says; it is of no use before a
-    /// truncation succeeds.
+    /// Where the disk refuses. The log is then as long as [`Log::end`] says; where [`Log::is_half_cut`], nothing is
+    /// appended or flushed before a truncation succeeds.
     pub fn truncate_to(&mut self, offset: Offset, now: Timestamp) -> Result<Truncated, LogError> {
         let cut = self.search_truncation(offset).run()?;
         self.truncate_as_found(cut, now)
@@ -57,6 +57,7 @@ impl Log {
             return self.truncate_fully_and_start_at(offset, now);
         }
         if offset >= self.end {
+            self.check_whole()?;
             // An epoch that began here and wrote nothing may be the one that the leader does not know.
             self.truncate_epochs(self.end);
             let removal = RemovalJob::new(self.home.clone(), Vec::new());
@@ -87,6 +88,7 @@ impl Log {
             self.dirt.roll_at = self.active_mut().resume()?;
             self.unflush_from(self.last_batch_end());
         }
+        self.dirt.half_cut = false;
         Ok(Truncated { end, removal: RemovalJob::new(self.home.clone(), removed) })
     }
 
@@ -108,6 +110,7 @@ impl Log {
         self.producers.clear();
         self.unnoted_aborts.clear();
         self.begin_anew(offset, now)?;
+        self.dirt.half_cut = false;
         Ok(Truncated { end: offset, removal: RemovalJob::new(self.home.clone(), removed) })
     }
 
@@ -166,6 +169,19 @@ impl Log {
         self.home.rename_for_deletion(self.topic_id)
     }
 
+    /// True where a truncation has dropped a part and failed: producers and epochs are not those of what is left.
+    pub fn is_half_cut(&self) -> bool {
+        self.dirt.half_cut
+    }
+
+    /// That no truncation has failed half-way.
+    pub(super) fn check_whole(&self) -> Result<(), LogError> {
+        match self.dirt.half_cut {
+            true => Err(LogError::HalfCut { path: self.home.path.clone() }),
+            false => Ok(()),
+        }
+    }
+
     fn truncate_epochs(&mut self, end: Offset) {
         let before = self.epochs.starts().len();
         self.epochs.truncate_to(end);
@@ -175,6 +191,7 @@ impl Log {
     /// Raises the generation and says on the disk, before any byte is dropped, what stays true.
     fn begin_truncation(&mut self, end: Offset, start: Offset, extent: Extent) -> Result<(), LogError> {
         self.mark_truncation(end, start, extent)?;
+        self.dirt.half_cut = true;
         self.generation += 1;
         self.dirt.epoch_changes += 1;
         self.dirt.snapshot = None;

@@ -123,6 +123,11 @@ impl Producer {
         begins
     }
 
+    /// The batch that its transaction began with is not in the log any more.
+    pub(super) fn lose_transaction(&mut self) {
+        self.transaction = Offset::NONE;
+    }
+
     /// Takes note of a marker; returns where the transaction that it ends began. A marker may end nothing.
     pub(super) fn end_transaction(
         &mut self,

@@ -1,6 +1,6 @@
 //! Dropping records from either end of a log.
 
-use tarn_log::{FileSlice, FirstBatch, Log, LogConfig, LogError, Opening};
+use tarn_log::{AppendError, FileSlice, FirstBatch, Log, LogConfig, LogError, Opening};
 use tarn_record::{Epoch, Offset, Outcome};
 
 use crate::world::*;
@@ -225,6 +225,34 @@ fn a_start_at_the_end_frees_everything() {
     assert_eq!((log.size_bytes(), log.segment_count(), log.start()), (0, 1, Offset(40)));
     mirror(&mut log, &[batch(40, 1, 4)]).unwrap();
     assert_eq!(spans(&read_all(&log, Offset(40), 100)), [(40, 40)]);
+}
+
+#[test]
+fn a_log_that_was_cut_only_in_part_takes_and_promises_nothing_before_it_is_cut() {
+    let world = World::new(segments_of(500));
+    let mut log = filled(&world);
+    flush(&mut log);
+    // Nothing can be renamed to the name of a directory.
+    let files = std::fs::read_dir(world.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let bases = files.filter_map(|name| name.to_str()?.strip_suffix(".log")?.parse::<i64>().ok());
+    let mut bases: Vec<i64> = bases.collect();
+    bases.sort_unstable();
+    let in_the_way = world.path().join(format!("{:020}.log.deleted", bases[bases.len() - 2]));
+    std::fs::create_dir(&in_the_way).unwrap();
+    assert!(!log.is_half_cut());
+    log.truncate_to(Offset(10), NOW).unwrap_err();
+    assert!(log.is_half_cut());
+    assert_eq!(log.end(), Offset(bases[bases.len() - 1]), "one segment has gone");
+    let refused = log.append_as_is(&[batch(log.end().0, 1, 9)], NOW).unwrap_err();
+    assert!(matches!(refused, AppendError::Storage(LogError::HalfCut { .. })), "{refused}");
+    let refused = log.flush_job().unwrap().run().unwrap_err();
+    assert!(matches!(refused, LogError::HalfCut { .. }) && !refused.is_full(), "{refused}");
+    assert!(matches!(log.truncate_to(log.end(), NOW), Err(LogError::HalfCut { .. })));
+    std::fs::remove_dir(&in_the_way).unwrap();
+    let _ = log.truncate_to(Offset(10), NOW).unwrap();
+    assert!(!log.is_half_cut());
+    mirror(&mut log, &[batch(10, 1, 9)]).unwrap();
+    flush(&mut log);
 }
 
 #[test]
