@@ -125,8 +125,8 @@ async fn drop_end(core: &Rc<Core>, order: &CutOrder, mut ready: ReadyToCut) -> R
             Ok(LogCut { log_end, export, unflushed: None })
         }
         Some(Err(NotCut::Storage(error))) => {
-            core.end_if_half_cut([partition]);
             warn!(%partition, %error, "it was not cut, or not whole; what was exported stays, and it is tried again");
+            core.end_if_half_cut([partition]);
             // Some of it may be gone, so the copy stays.
             let kept = export.map_or(String::new(), |export| format!("; a copy is in {}", export.path));
             Err(LocalError::Storage { partition, reason: format!("{error}{kept}") })

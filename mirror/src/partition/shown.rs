@@ -22,15 +22,14 @@ impl Partition {
         }
         let is_to_mirror = self.bound.desired == DesiredState::Mirroring;
         let Some(persisted) = &self.persisted else { return MirrorState::LogAlignment };
+        let waits_for_epoch = is_to_mirror && self.raising.is_some() && !self.is_written_off(persisted);
         match persisted.state {
             Some(MirrorState::Mirroring | MirrorState::Pausing) if !is_to_mirror => MirrorState::Pausing,
             Some(MirrorState::Failed) if !is_to_mirror => MirrorState::Failed,
             _ if self.bound.desired == DesiredState::Paused => MirrorState::Paused,
             Some(MirrorState::Mirroring) if self.in_lane && !self.doubted => MirrorState::Mirroring,
             Some(MirrorState::Mirroring) if self.is_to_be_cut() => MirrorState::UleRecovery,
-            None | Some(MirrorState::Mirroring | MirrorState::LogAlignment) if self.raising.is_some() => {
-                MirrorState::EpochFencing
-            }
+            _ if waits_for_epoch => MirrorState::EpochFencing,
             None | Some(MirrorState::Mirroring | MirrorState::Paused) => MirrorState::LogAlignment,
             Some(MirrorState::Failed) if self.is_older(persisted) && is_to_mirror => {
                 MirrorState::LogAlignment
