@@ -171,9 +171,7 @@ fn say(core: &Core, order: &CutOrder, export: Option<&Export>) {
     let what = match (order.cut, export) {
         (Cut::From(_), Some(_)) => "what the source has not is exported, and is cut now",
         (Cut::From(_), None) => "what the source has not is cut now; it holds no record",
-        (Cut::All { .. }, Some(_)) => {
-            "what the source has not is exported; all of the log is dropped now and mirrored again"
-        }
+        (Cut::All { .. }, Some(_)) => "all of the log is exported, dropped now and mirrored again",
         (Cut::All { .. }, None) => {
             "all of the log is dropped now and mirrored again; what the source has not holds no record"
         }

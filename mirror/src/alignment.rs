@@ -75,7 +75,7 @@ pub enum SameBatch {
     Cleaned,
     /// It is not. On a topic that is never compacted that is another history.
     Another(String),
-    /// Another one has its offsets, and no cleaner has touched either: another history, whoever compacts.
+    /// Another one has some of its offsets, and no cleaner has touched either: another history, whoever compacts.
     Replaced(String),
 }
 
@@ -155,7 +155,7 @@ pub fn compare_batch(ours: &BatchHeader, theirs: &BatchThere) -> SameBatch {
     match theirs {
         BatchThere::Batch(batch) if place(batch) == place(ours) && batch.crc == ours.crc => SameBatch::Same,
         BatchThere::Batch(batch) if lacks_records(batch) || lacks_records(ours) => SameBatch::Cleaned,
-        BatchThere::Batch(batch) if place(batch) == place(ours) && is_as_written(batch, ours) => {
+        BatchThere::Batch(batch) if overlap(batch, ours) && is_as_written(batch, ours) => {
             SameBatch::Replaced(differ(&said(batch)))
         }
         BatchThere::Batch(batch) => another(&said(batch)),
@@ -167,6 +167,11 @@ pub fn compare_batch(ours: &BatchHeader, theirs: &BatchThere) -> SameBatch {
 /// Only a cleaner leaves fewer records than offsets in a batch.
 fn lacks_records(batch: &BatchHeader) -> bool {
     batch.record_count <= batch.last_offset_delta
+}
+
+/// A cleaner leaves a batch its offsets, also where it removes records from it.
+fn overlap(theirs: &BatchHeader, ours: &BatchHeader) -> bool {
+    theirs.base_offset < ours.next_offset() && ours.base_offset < theirs.next_offset()
 }
 
 /// A cleaner that keeps all records of a batch keeps the batch, but where it notes in it from when on its deletions may
@@ -291,16 +296,16 @@ mod tests {
         assert_eq!(compared(BatchThere::Batch(ours)), SameBatch::Same);
         let later_epoch = BatchHeader { leader_epoch: Epoch(99), ..ours };
         assert_eq!(compared(BatchThere::Batch(later_epoch)), SameBatch::Same);
-        for other in [batch(11, 2, 2, 0xa), batch(10, 4, 4, 0xa)] {
+        for other in [batch(11, 2, 2, 0xa), batch(10, 4, 4, 0xa), batch(10, 3, 3, 0xb)] {
             let compared = compared(BatchThere::Batch(other));
-            assert!(matches!(&compared, SameBatch::Another(why) if why.contains("10 to 12")), "{compared:?}");
+            assert!(
+                matches!(&compared, SameBatch::Replaced(why) if why.contains("10 to 12")),
+                "{compared:?}"
+            );
         }
-        let same_place = compared(BatchThere::Batch(batch(10, 3, 3, 0xb)));
-        assert!(
-            matches!(&same_place, SameBatch::Replaced(why) if why.contains("10 to 12")),
-            "{same_place:?}"
-        );
-        for other in [BatchThere::Nothing, BatchThere::Larger] {
+        // A cleaner may have removed ours from before it.
+        let later = BatchThere::Batch(batch(13, 2, 2, 0xa));
+        for other in [BatchThere::Nothing, BatchThere::Larger, later] {
             assert!(matches!(compared(other), SameBatch::Another(_)));
         }
     }

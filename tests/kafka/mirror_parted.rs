@@ -66,7 +66,7 @@ fn what_a_source_lost_to_an_unclean_election_is_exported_and_mirroring_goes_on()
     assert!(said.contains(&directory), "{said} does not name {directory}");
     let log = tarn.output();
     assert!(
-        log.contains("what the source has not was exported and cut") && log.contains(&directory),
+        log.contains("what the source has not is exported, and is cut now") && log.contains(&directory),
         "{log}"
     );
 }
@@ -133,7 +133,7 @@ fn a_compacted_topic_is_mirrored_again_whole_and_no_key_is_lost() {
     let there = (0..50).map(|key| format!("there {key}"));
     let values: Vec<String> = there.chain((40..60).map(|key| format!("here {key}"))).collect();
     assert_eq!(exported, values, "all of the log is in the files");
-    assert!(tarn.output().contains("all of the log is dropped and mirrored again"));
+    assert!(tarn.output().contains("all of the log is exported, dropped now and mirrored again"));
 }
 
 fn create(bootstrap: &str, topic: &str, more: &[&str]) {

@@ -95,12 +95,13 @@ fn a_gate_that_was_not_closed_is_found() {
 #[test]
 fn an_append_of_a_stale_generation_is_found() {
     let checkers = ["gate", "identity"];
-    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::StaleGenerationAccepted, &checkers);
+    must_be_found::<MirrorWorld>(9_000..10_000, EVENTS, BrokenMirror::StaleGenerationAccepted, &checkers);
 }
 
 #[test]
 fn a_stop_of_an_older_version_that_is_believed_is_found() {
-    must_be_found::<MirrorWorld>(0..10_000, 2000, BrokenMirror::OldStopBelieved, &["writable"]);
+    // Rare: the first of CI's seeds that has it is near enough for a test of seconds.
+    must_be_found::<MirrorWorld>(500..10_000, 2000, BrokenMirror::OldStopBelieved, &["writable"]);
 }
 
 #[test]
@@ -120,6 +121,71 @@ fn a_marker_that_is_left_out_is_found() {
 }
 
 #[test]
+fn a_report_that_lacks_what_an_earlier_try_has_aborted_is_found() {
+    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::AbortedForgotten, &["report"]);
+}
+
+#[test]
 fn a_stop_that_is_written_before_the_log_is_ended_is_found() {
     must_be_found::<MirrorWorld>(0..300, EVENTS, BrokenMirror::StoppedBeforeEnd, &["stopped early"]);
+}
+
+#[test]
+fn a_consent_that_was_not_asked_for_is_found() {
+    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::ConsentNotAsked, &["consent"]);
+}
+
+#[test]
+fn a_consent_that_is_used_for_as_long_as_its_version_lasts_is_found() {
+    must_be_found::<MirrorWorld>(0..10_000, 2000, BrokenMirror::ConsentKept, &["consent"]);
+}
+
+#[test]
+fn a_cut_of_what_is_not_exported_is_found() {
+    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::ExportSkipped, &["export"]);
+}
+
+#[test]
+fn a_cut_before_the_export_is_on_the_medium_is_found() {
+    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::ExportNotSynced, &["export"]);
+}
+
+#[test]
+fn a_cut_after_an_export_that_failed_is_found() {
+    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::FailedExportIgnored, &["export"]);
+}
+
+#[test]
+fn an_export_that_is_not_written_down_is_found() {
+    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::NoticeForgotten, &["notice"]);
+}
+
+#[test]
+fn a_common_point_that_is_too_high_is_found() {
+    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::CommonPointTooHigh, &["identity"]);
+}
+
+#[test]
+fn histories_that_are_not_compared_are_found() {
+    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::NotCompared, &["identity"]);
+}
+
+#[test]
+fn a_stop_that_waits_for_its_source_is_found() {
+    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::StopWaitsForSource, &["waits", "rest"]);
+}
+
+#[test]
+fn a_failure_without_a_reason_is_found() {
+    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::ReasonForgotten, &["waits"]);
+}
+
+#[test]
+fn a_report_that_forgets_what_the_source_had_is_found() {
+    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::KnownForgotten, &["report"]);
+}
+
+#[test]
+fn a_state_that_is_not_known_and_taken_for_stopped_is_found() {
+    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::UnknownTakenForStopped, &["writable"]);
 }

@@ -1,8 +1,7 @@
 //! The controller of the mirror's world: production's decisions on an image, each applied as soon as it is made.
 
 use tarn_image::config::server::ServerConfig;
-use tarn_image::mirrors::Truncation;
-use tarn_image::mirrors::{BOOTSTRAP_SERVERS, Binding, MIRROR_DESIRED_STATE, MIRROR_NAME};
+use tarn_image::mirrors::{BOOTSTRAP_SERVERS, Binding, MIRROR_DESIRED_STATE, MIRROR_NAME, Truncation};
 use tarn_image::{MetadataDelta, MetadataImage, ResourceType};
 use tarn_mirror::partition::Bound;
 use tarn_quorum::decide::{Context, Decision, leader_epochs, mirror_desired, mirror_stopped, mirror_topics};
@@ -78,15 +77,15 @@ impl Controller {
     pub(super) fn bound(&self) -> Bound {
         let partition = self.image.topics().partition(PARTITION.topic_id, PARTITION.partition);
         let leader_epoch = partition.expect("the topic stays").leader_epoch;
-        let Binding { desired, version, .. } = *self.binding();
-        Bound { desired, version, leader_epoch, truncation: Truncation::Refused }
+        let Binding { desired, version, truncation, .. } = *self.binding();
+        Bound { desired, version, leader_epoch, truncation }
     }
 
     /// Carries a command of the operator out; false where it is refused.
     pub(super) fn command(&mut self, verb: Verb) -> bool {
         let (mirror_name, topic_name) = (MIRROR.into(), TOPIC.into());
         let (whole, one) = match verb {
-            Verb::Start => {
+            Verb::Start(truncation) => {
                 let topic = StartMirrorTopic {
                     topic_name,
                     topic_id: PARTITION.topic_id.0,
@@ -94,7 +93,9 @@ impl Controller {
                     ..StartMirrorTopic::default()
                 };
                 let topics = vec![topic];
-                let asked = StartMirrorTopicsRequest { mirror_name, topics, ..Default::default() };
+                let allow_truncation = truncation == Truncation::Allowed;
+                let asked =
+                    StartMirrorTopicsRequest { mirror_name, topics, allow_truncation, ..Default::default() };
                 let answer = self.decide(|image, context| mirror_topics::start(image, &asked, context));
                 (answer.error_code, answer.topics.first().map(|topic| topic.error_code))
             }
@@ -110,9 +111,15 @@ impl Controller {
                 let answer = self.decide(|image, context| mirror_desired::resume(image, &asked, context));
                 (answer.error_code, answer.topics.first().map(|topic| topic.error_code))
             }
-            Verb::Recover => {
+            Verb::Recover(truncation) => {
                 let topics = vec![recover_mirror_topics_request::MirrorTopicName { topic_name }];
-                let asked = RecoverMirrorTopicsRequest { mirror_name, topics, ..Default::default() };
+                let allow_truncation = truncation == Truncation::Allowed;
+                let asked = RecoverMirrorTopicsRequest {
+                    mirror_name,
+                    topics,
+                    allow_truncation,
+                    ..Default::default()
+                };
                 let answer = self.decide(|image, context| mirror_desired::recover(image, &asked, context));
                 (answer.error_code, answer.topics.first().map(|topic| topic.error_code))
             }

@@ -1,6 +1,7 @@
 //! Flushes of the log here, one at a time, and who waits for them.
 
-use tarn_mirror::local_cluster::LogEnded;
+use tarn_mirror::local_cluster::{LogCut, LogEnded};
+use tarn_mirror::parted::Cutting;
 use tarn_mirror::reasons::Reason;
 
 use super::MirrorWorld;
@@ -15,6 +16,7 @@ use crate::simulation::Schedule;
 pub(super) enum FlushedFor {
     Flush(Task, bool),
     End(Task, bool, LogEnded),
+    Cut(Task, LogCut, Cutting, i64),
     Client,
 }
 
@@ -52,6 +54,10 @@ impl MirrorWorld {
                         false => (task, loses, Answer::EndRefused(Reason::DestinationNoLeader)),
                     }
                 }
+                (FlushedFor::Cut(task, done, cutting, version), Ok(_)) => {
+                    (task, false, Answer::Cut(cutting, done, version))
+                }
+                (FlushedFor::Cut(task, ..), Err(_)) => (task, false, storage.clone()),
                 (FlushedFor::Flush(task, loses) | FlushedFor::End(task, loses, _), Err(_)) => {
                     (task, loses, storage.clone())
                 }

@@ -6,7 +6,14 @@
 //! and answers get lost, and the machine stops at any time, aimed in half of the seeds at what follows one kind of
 //! event. Each seed draws which of all that happens and how often.
 
+mod broken;
+mod carrying_out;
+mod comparing;
+mod consents;
 mod controller;
+mod cutting;
+mod expected;
+mod exports;
 mod flushing;
 mod happenings;
 mod lane;
@@ -17,14 +24,21 @@ mod owning_core;
 mod rest;
 mod source;
 mod states;
+mod transitions;
+mod waiting;
+mod writing;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tarn_broker::replica::Leadership;
+use tarn_mirror::known::SourceKnown;
 use tarn_mirror::partition::{Bound, Partition};
 use tarn_mirror::state::MirrorState;
 
 use crate::simulation::{Schedule, Violation, World};
+pub(crate) use broken::Broken;
+use consents::Consents;
 use controller::Controller;
 use flushing::FlushedFor;
 use happenings::{DRAWN, Event, draw_weights};
@@ -33,30 +47,10 @@ use network::{Channel, Message, kind_of};
 use owning_core::OwningCore;
 use source::Source;
 use states::States;
+use writing::Told;
 
 /// How long a message mostly takes at most.
 const QUICK_MS: i64 = 3;
-
-/// A rule left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Broken {
-    #[default]
-    Nothing,
-    /// The gate is taken for closed long before the owning core closes it.
-    GateNotClosed,
-    /// What was asked for under an earlier opening of the gate is appended.
-    StaleGenerationAccepted,
-    /// A STOPPED is taken for one of the binding's version, whichever it was written for.
-    OldStopBelieved,
-    /// Flushes reach no medium.
-    FlushSkipped,
-    /// The position of a stop that has begun is forgotten, and another one taken.
-    PositionWrittenAgain,
-    /// A restart forgets which transactions are open.
-    MarkerLeftOut,
-    /// STOPPED is written before the log is ended.
-    StoppedBeforeEnd,
-}
 
 pub(crate) struct MirrorWorld {
     rng: fastrand::Rng,
@@ -71,6 +65,14 @@ pub(crate) struct MirrorWorld {
     waits_for: Option<u64>,
     completing: bool,
     lane: Option<Lane>,
+    /// What lanes knew of the source that fetch it no more, and what it really told them.
+    known: Option<SourceKnown>,
+    told: Option<Told>,
+    missed_at_ms: Option<u64>,
+    consents: Consents,
+    /// What was exported under a version of the binding, and is not written down with MIRRORING yet.
+    unsaid: Option<(i64, Arc<str>)>,
+    shown: MirrorState,
     serials: u64,
     asks_metadata: bool,
     flushing: bool,
@@ -87,7 +89,9 @@ pub(crate) struct MirrorWorld {
     losses: u32,
     repeats: u32,
     weights: Vec<(Event, u32)>,
-    aim: Option<&'static str>,
+    aim: Option<(&'static str, &'static str)>,
+    /// The power goes in the middle of cuts.
+    loses_power: bool,
     at_rest: bool,
     steps: u64,
 }
@@ -97,51 +101,10 @@ impl World for MirrorWorld {
     type Broken = Broken;
 
     const TEST: &'static str = "a_mirrored_partition_that_is_stopped";
-    const EXPECTED: &'static [&'static str] = &[
-        "LOG_ALIGNMENT written",
-        "MIRRORING written",
-        "PAUSING written",
-        "PAUSED written",
-        "STOPPING written",
-        "STOPPED written",
-        "FAILED written",
-        "log ended",
-        "log ended with open transactions",
-        "end refused",
-        "stop completed",
-        "write of an old state epoch refused",
-        "gate opened",
-        "gate not known yet",
-        "epoch raised",
-        "history compared",
-        "history parted",
-        "local records found",
-        "append",
-        "append of a stale generation",
-        "append of a higher epoch",
-        "fetch from an old leader",
-        "fetch from a source that is gone",
-        "clean election",
-        "election that lost records",
-        "source gone",
-        "link broken",
-        "client write",
-        "client write refused",
-        "crash",
-        "crash of the coordinator",
-        "order lost",
-        "order repeated",
-        "answer lost",
-        "start",
-        "pause",
-        "resume",
-        "stop",
-        "recover",
-        "command refused",
-        "rest in MIRRORING",
-        "rest in FAILED",
-        "rest in STOPPED",
-    ];
+    fn expected() -> Vec<&'static str> {
+        let crashes = AIMS.iter().map(|(_, name)| *name);
+        expected::EXPECTED.iter().copied().chain(crashes).chain(transitions::expected()).collect()
+    }
 
     fn new(seed: u64, broken: Broken, schedule: &mut Schedule<Event>) -> MirrorWorld {
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -153,9 +116,12 @@ impl World for MirrorWorld {
         let chance = |rng: &mut fastrand::Rng| if rng.bool() { rng.u32(1..20) } else { 0 };
         let (losses, repeats) = (chance(&mut rng), chance(&mut rng));
         let states = States::forgetting(broken == Broken::PositionWrittenAgain);
+        let source = Source::new(&mut rng);
+        let records_max = (rng.u8(..3) == 0).then(|| rng.u64(0..20));
         let mut world = MirrorWorld {
-            source: Source::new(rng.i32(0..8)),
-            core: OwningCore::new(&mut rng, leads(bound), broken),
+            core: OwningCore::new(&mut rng, leads(bound), source.is_compacted, broken),
+            source,
+            loses_power: rng.bool(),
             rng,
             broken,
             states,
@@ -166,6 +132,12 @@ impl World for MirrorWorld {
             waits_for: None,
             completing: false,
             lane: None,
+            known: None,
+            told: None,
+            missed_at_ms: None,
+            consents: Consents::new(records_max),
+            unsaid: None,
+            shown: MirrorState::LogAlignment,
             serials: 0,
             asks_metadata: false,
             flushing: false,
@@ -192,12 +164,17 @@ impl World for MirrorWorld {
     fn step(&mut self, event: Event, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         self.steps += 1;
         self.happen(event, schedule)?;
-        let is_aimed = matches!(event, Event::Arrives(_, kind) if self.aim == Some(kind));
-        if is_aimed && !self.at_rest && self.rng.u8(..4) == 0 {
-            schedule.tally("aimed crash");
+        if let (Event::Arrives(_, kind), Some((aim, name))) = (event, self.aim)
+            && kind == aim
+            && !self.at_rest
+            && self.rng.u8(..4) == 0
+        {
+            schedule.tally(name);
             self.crash(schedule)?;
         }
         self.look(schedule);
+        self.note_shown(schedule);
+        self.check_waits(schedule)?;
         if !self.at_rest && DRAWN.iter().any(|(drawn, _)| *drawn == event) {
             self.schedule_next(schedule);
         }
@@ -216,6 +193,7 @@ impl World for MirrorWorld {
     }
 
     fn settle(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
+        schedule.tally_many("lies of the source", self.source.lied);
         self.come_to_rest(schedule)
     }
 
@@ -237,10 +215,12 @@ impl World for MirrorWorld {
         let reason = self.partition.trouble().map(|(reason, _)| reason.code()).unwrap_or_default();
         let (bound, newest) = (self.partition.bound(), self.controller.bound());
         format!(
-            "{} {reason}, offset {} of {}, {} {} of {} {}, epoch {}, wants {:?}, position {:?}, fetched {}, step {:?}, on its way {:?}",
+            "{} {reason}, offset {} of {} from {} in epoch {}, {} {} of {} {}, epoch {}, wants {:?}, position {:?}, fetched {}, step {:?}, on its way {:?}",
             self.partition.state(),
             self.core.oracle.end(),
             self.source.end(),
+            self.source.start(),
+            self.source.epoch(),
             bound.desired,
             bound.version,
             newest.desired,
@@ -255,8 +235,21 @@ impl World for MirrorWorld {
     }
 }
 
-/// The arrivals after which some seeds crash.
-const AIMS: &[&str] = &["gate", "flush", "flushed", "write", "states flushed", "raise", "end log", "answer"];
+/// The arrivals after which some seeds crash, and what that is called.
+const AIMS: &[(&str, &str)] = &[
+    ("gate", "crash after the gate"),
+    ("flush", "crash after an order to flush"),
+    ("flushed", "crash after a flush"),
+    ("write", "crash after a write of a state"),
+    ("states flushed", "crash after a state is flushed"),
+    ("raise", "crash after the epoch is raised"),
+    ("end log", "crash after the end of the log"),
+    ("complete", "crash after a stop is completed"),
+    ("answer", "crash after an answer"),
+    ("cut", "crash after an order to cut"),
+    ("copy", "crash after an export"),
+    ("drop", "crash after a cut"),
+];
 
 impl MirrorWorld {
     /// Where the mirror has left the log, as the coordinator has it, while it is not to be mirrored again.

@@ -2,6 +2,8 @@
 
 use tarn_mirror::partition::Bound;
 
+use super::comparing::Asks;
+use super::cutting::{Cut, Ordered};
 use super::flushing::FlushedFor;
 use super::happenings::Event;
 use super::lane::OfLane;
@@ -18,7 +20,9 @@ pub(super) enum Message {
     Answer(Task, Answer),
     /// The coordinator's log is flushed up to here, which an answer waits for.
     StatesFlushed(usize, Task, Answer),
-    /// The log here is.
+    /// The log here is about to be cut.
+    Cut(Ordered, Box<Cut>),
+    /// The log here is flushed.
     Flushed(Flushing, Vec<FlushedFor>),
     /// The owning core learns of new metadata.
     CoreLearns(Bound, tarn_image::Binding),
@@ -40,6 +44,7 @@ pub(super) enum Channel {
     ToManager,
     ToLane,
     Disk,
+    LongDisk,
     CoordinatorsDisk,
 }
 
@@ -53,7 +58,7 @@ impl MirrorWorld {
             Message::Order(task, order) => self.carry_out(task, order, schedule)?,
             Message::Answer(task, answer) => {
                 if task.0 == self.life {
-                    self.take_answer(task, answer, schedule);
+                    self.take_answer(task, answer, schedule)?;
                 }
             }
             Message::StatesFlushed(upto, task, answer) => {
@@ -61,9 +66,17 @@ impl MirrorWorld {
                 self.send(Channel::ToManager, Message::Answer(task, answer), schedule);
             }
             Message::Flushed(flushing, waiting) => self.flushed(flushing, waiting, schedule),
+            Message::Cut(ordered, cut) => self.go_on_cutting(ordered, *cut, schedule)?,
             Message::CoreLearns(bound, binding) => self.core.learns(leads(bound), binding),
             Message::ManagerLearns(bound) => self.manager_learns(bound),
             Message::OfLane(serial, message) => self.of_lane(serial, message, schedule)?,
+        }
+        if self.core.replica.log().is_half_cut() {
+            schedule.tally("log cut only in part");
+        }
+        if self.core.has_failed() {
+            schedule.tally("process ended by its disk");
+            self.crash(schedule)?;
         }
         Ok(())
     }
@@ -105,10 +118,13 @@ impl MirrorWorld {
 pub(super) fn kind_of(message: &Message) -> &'static str {
     match message {
         Message::Order(_, Order::Read) => "read",
-        Message::Order(_, Order::Write(..)) => "write",
+        Message::Order(_, Order::Write(_)) => "write",
         Message::Order(_, Order::Gate(_)) => "gate",
-        Message::Order(_, Order::Ends(_)) => "ends",
-        Message::Order(_, Order::EpochEnd(..)) => "epoch end",
+        Message::Order(_, Order::Compare(comparing)) => match comparing.asks() {
+            Asks::Here => "compare here",
+            Asks::There => "compare there",
+        },
+        Message::Order(_, Order::Cut(..)) => "cut",
         Message::Order(_, Order::Raise(_)) => "raise",
         Message::Order(_, Order::Flush) => "flush",
         Message::Order(_, Order::EndLog(_)) => "end log",
@@ -116,6 +132,10 @@ pub(super) fn kind_of(message: &Message) -> &'static str {
         Message::Order(_, Order::Complete(_)) => "complete",
         Message::Answer(..) => "answer",
         Message::StatesFlushed(..) => "states flushed",
+        Message::Cut(_, cut) => match **cut {
+            Cut::Copy(_) => "copy",
+            Cut::Drop(_) => "drop",
+        },
         Message::Flushed(..) => "flushed",
         Message::CoreLearns(..) => "core learns",
         Message::ManagerLearns(_) => "manager learns",

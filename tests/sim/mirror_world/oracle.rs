@@ -1,24 +1,45 @@
 //! What the partition's log here must hold, written from the rules of mirroring and not from the code.
 //!
 //! It is told what is asked of the log and looks at what was appended for it. A crash may take what was not
-//! flushed, from the end on, and nothing else.
+//! flushed, from the end on, or bring back what was cut and not flushed, and nothing else.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
 use bytes::Bytes;
-use tarn_record::{ControlRecord, ControlType, ValidBatch};
+use tarn_mirror::local_cluster::LastPosition;
+use tarn_record::{ControlRecord, ControlType, Offset, ValidBatch};
 
-use super::source::There;
+use super::consents::Dropped;
+use super::source::{Source, There};
 use crate::log_world::batches::Meaning;
 use crate::simulation::Violation;
 
 /// A batch here.
-#[derive(Clone, Debug)]
-pub(super) struct Here {
-    pub(super) base: i64,
-    pub(super) next: i64,
+#[derive(Clone)]
+struct Here {
+    base: i64,
+    next: i64,
+    epoch: i32,
     bytes: Bytes,
     what: What,
+}
+
+impl Here {
+    fn of(batch: &There) -> Here {
+        Here {
+            base: batch.stored.base,
+            next: batch.stored.last + 1,
+            epoch: batch.stored.epoch,
+            bytes: batch.stored.bytes.clone(),
+            what: What::Mirrored(batch.number, batch.stored.meaning),
+        }
+    }
+}
+
+impl fmt::Debug for Here {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at offsets {} to {}", self.what, self.base, self.next - 1)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,45 +53,188 @@ enum What {
     Reset,
 }
 
+/// A transaction that is not decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Undecided {
+    id: i64,
+    first: i64,
+    /// After its last batch.
+    next: i64,
+}
+
+/// How a log was ended behind a position.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// Whose transactions were aborted, and where they began.
+    pub(super) aborted: Vec<(i64, i64)>,
+    pub(super) reset: i64,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
+    /// From long before the log start.
     log: Vec<Here>,
+    start: i64,
+    /// The highest start: a crash may undo it, but what transactions did below may be forgotten.
+    start_highest: i64,
+    /// So many batches were gone from the beginning when the log was empty, which are another history.
+    begun_at: usize,
+    end: i64,
     /// Below here the log was said to be flushed.
     flushed: i64,
     /// Below here clients were told that their records are kept.
     acknowledged: i64,
+    /// Logs that a crash may bring back: what was cut is not flushed.
+    before_cuts: Vec<BeforeCut>,
+    cuts: u64,
+}
+
+/// A log as it was, of which the batches that end up to `kept` stay.
+#[derive(Debug)]
+struct BeforeCut {
+    log: Vec<Here>,
+    start: i64,
+    kept: i64,
+}
+
+/// What a log holds, from its start on.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    /// Where batches begin, and their bytes.
+    pub(super) batches: Vec<(i64, Bytes)>,
+}
+
+/// What a cut has left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) is_all_gone: bool,
+}
+
+/// What is dropped by a cut.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    pub(super) dropped: Dropped,
+    /// What has to be in an export.
+    pub(super) batches: Vec<(i64, Bytes)>,
 }
 
 impl Oracle {
     pub(super) fn end(&self) -> i64 {
-        self.log.last().map_or(0, |batch| batch.next)
+        self.end
     }
 
-    /// Where what the mirror has brought ends.
-    pub(super) fn mirrored_end(&self) -> i64 {
-        let mirrored = |batch: &&Here| matches!(batch.what, What::Mirrored(..));
-        self.log.iter().rfind(mirrored).map_or(0, |batch| batch.next)
+    /// How many cuts there were.
+    pub(super) fn cuts(&self) -> u64 {
+        self.cuts
     }
 
     /// The mirror has appended this; `stopping_at` is where the coordinator says that it has left the log.
-    pub(super) fn mirrored(&mut self, batch: &There, stopping_at: Option<i64>) -> Result<(), Violation> {
+    pub(super) fn mirrored(
+        &mut self,
+        batch: &There,
+        stopping_at: Option<i64>,
+        source: &Source,
+    ) -> Result<(), Violation> {
         if let Some(position) = stopping_at {
             let text = format!("{} was mirrored, the last mirror position is {position}", batch.stored.base);
             return Err(Violation::new("gate", text));
         }
-        let follows = match self.log.last().map(|last| last.what) {
-            None => batch.before.is_none(),
-            Some(What::Mirrored(number, _)) => batch.before == Some(number),
+        let (base, next) = (batch.stored.base, batch.stored.last + 1);
+        // Of what the source said that it had removed nothing can be known.
+        let is_told = base >= self.end && base <= source.told_start();
+        if self.start == self.end {
+            // Nothing is left of the log, and no history to go on with.
+            self.begun_at = self.log.len();
+        }
+        let last = self.log.last().filter(|_| self.begun_at != self.log.len());
+        let follows = match last.map(|last| last.what) {
+            None if self.end == 0 && base == 0 => batch.before.is_none(),
+            None => next > self.end && (base <= self.end || is_told),
+            Some(What::Mirrored(number, _)) => is_told || (base == self.end && batch.before == Some(number)),
             Some(_) => false,
         };
-        if !follows || batch.stored.base != self.end() {
-            let text = format!("source batch {} was appended after {:?}", batch.number, self.log.last());
+        if !follows {
+            let There { number, before, .. } = batch;
+            let text = format!(
+                "source batch {number} at {base}, which follows {before:?}, was appended after {:?} at {}",
+                self.log.last(),
+                self.end
+            );
             return Err(Violation::new("identity", text));
         }
-        let what = What::Mirrored(batch.number, batch.stored.meaning);
-        let (base, next) = (batch.stored.base, batch.stored.last + 1);
-        self.log.push(Here { base, next, bytes: batch.stored.bytes.clone(), what });
+        self.log.push(Here::of(batch));
+        self.end = next;
         Ok(())
+    }
+
+    /// The log begins here now, for the source says that it does not begin below.
+    pub(super) fn starts_at(&mut self, start: i64, told: i64) -> Result<(), Violation> {
+        if start <= self.start {
+            return Ok(());
+        }
+        let is_gone = |batch: &&Here| batch.next > self.start && batch.next <= start;
+        let is_local = |batch: &Here| batch.what == What::Local;
+        if start > told || self.log.iter().filter(is_gone).any(is_local) {
+            let text = format!("the log starts at {start}, the source says that it starts at {told}");
+            return Err(Violation::new("log start", text));
+        }
+        self.start = start;
+        self.start_highest = self.start_highest.max(start);
+        Ok(())
+    }
+
+    /// Nothing of what was here is at the source any more: the log is empty, and begins here.
+    pub(super) fn emptied(&mut self, start: i64) -> Result<(), Violation> {
+        self.starts_at(start, start)?;
+        self.drop_from(0, 0);
+        self.end = start;
+        Ok(())
+    }
+
+    /// What a cut from here on drops, of which the batches that end above `export_from` have to be exported.
+    pub(super) fn lost_by(&self, from: i64, export_from: i64) -> Lost {
+        let mut lost = Lost::default();
+        let at = self.log.partition_point(|batch| batch.next <= from.max(self.start));
+        for batch in self.log[at..].iter().filter(|batch| batch.next > export_from) {
+            match batch.what {
+                What::Mirrored(_, Meaning::Records(sent)) => {
+                    lost.dropped.mirrored_records += u64::from(sent.records.unsigned_abs());
+                }
+                What::Local => lost.dropped.local_records += (batch.next - batch.base).unsigned_abs(),
+                What::Mirrored(..) | What::Abort(_) | What::Reset => continue,
+            }
+            lost.batches.push((batch.base, batch.bytes.clone()));
+        }
+        lost
+    }
+
+    /// The log was cut, wholly or in part, and is this now; what ends up to `kept` stays whatever happens.
+    pub(super) fn cut(&mut self, left: Left, kept: i64) {
+        let Left { start, end, is_all_gone } = left;
+        let at = if is_all_gone { 0 } else { self.log.partition_point(|batch| batch.next <= end) };
+        self.drop_from(at, kept);
+        (self.start, self.end) = (start, end);
+    }
+
+    /// What the disk has refused is cut off, which is not flushed yet.
+    pub(super) fn may_come_back(&mut self, refused: &[There]) {
+        let mut log = self.log.clone();
+        log.extend(refused.iter().map(Here::of));
+        self.before_cuts.push(BeforeCut { log, start: self.start, kept: self.end });
+        self.cuts += 1;
+    }
+
+    fn drop_from(&mut self, at: usize, kept: i64) {
+        let before = BeforeCut { log: self.log.clone(), start: self.start, kept };
+        self.before_cuts.push(before);
+        self.log.truncate(at);
+        self.cuts += 1;
+        let end = self.log.last().map_or(0, |batch| batch.next);
+        (self.flushed, self.acknowledged) = (self.flushed.min(end), self.acknowledged.min(end));
     }
 
     /// A client has appended this.
@@ -83,28 +247,36 @@ impl Oracle {
         self.acknowledged = self.acknowledged.max(below);
     }
 
-    pub(super) fn flushed(&mut self, below: i64) {
-        self.flushed = self.flushed.max(below);
+    /// A flush has ended that began after so many cuts, and of all that ends up to here.
+    pub(super) fn flushed(&mut self, below: i64, cuts: u64) {
+        if cuts == self.cuts {
+            self.before_cuts.clear();
+            self.flushed = self.flushed.max(below);
+        }
     }
 
     fn keep(&mut self, batch: &ValidBatch, what: What) {
         let (base, next) = (batch.header().base_offset.0, batch.header().next_offset().0);
-        self.log.push(Here { base, next, bytes: batch.bytes().clone(), what });
+        let (epoch, bytes) = (batch.header().leader_epoch.0, batch.bytes().clone());
+        self.log.push(Here { base, next, epoch, bytes, what });
+        self.end = next;
     }
 
     /// This cluster has appended this to end the log behind a position.
-    pub(super) fn ended(&mut self, batch: &ValidBatch, position: i64) -> Result<(), Violation> {
+    pub(super) fn ended(&mut self, batch: &ValidBatch, position: LastPosition) -> Result<(), Violation> {
         let wrong = |text: String| Err(Violation::new("end", text));
-        if let Some(odd) = self.behind(position).find(|batch| !matches!(batch.what, What::Abort(_))) {
-            return wrong(format!("{odd:?} stands between the position {position} and more of the end"));
+        if let Some(odd) = self.end_behind(position).find(|batch| !matches!(batch.what, What::Abort(_))) {
+            return wrong(format!("{odd:?} stands between {position:?} and more of the end"));
         }
         let control =
             ControlRecord::parse(batch).ok_or_else(|| Violation::new("end", "records end nothing"))?;
         let open = self.open_transactions();
         let id = batch.header().producer_id.0;
         match control.control_type {
-            ControlType::Abort if open.contains_key(&id) => self.keep(batch, What::Abort(id)),
-            ControlType::MirrorPidReset if open.is_empty() => self.keep(batch, What::Reset),
+            ControlType::Abort if open.iter().any(|open| open.id == id) => self.keep(batch, What::Abort(id)),
+            ControlType::MirrorPidReset if !open.iter().any(|open| self.is_remembered(open)) => {
+                self.keep(batch, What::Reset)
+            }
             ControlType::Abort => return wrong(format!("producer {id} has no transaction to be aborted")),
             ControlType::MirrorPidReset => return wrong(format!("reset while {open:?} are open")),
             other => return wrong(format!("a {other:?} record ends nothing")),
@@ -112,20 +284,92 @@ impl Oracle {
         Ok(())
     }
 
-    fn behind(&self, position: i64) -> impl Iterator<Item = &Here> {
-        self.log.iter().filter(move |batch| batch.next > position)
+    fn behind(&self, position: LastPosition) -> impl Iterator<Item = &Here> {
+        self.log.iter().filter(move |batch| batch.next > position.offset.0)
     }
 
-    /// Producers with an open transaction, and where it began.
-    fn open_transactions(&self) -> BTreeMap<i64, i64> {
-        let mut open = BTreeMap::new();
-        for batch in &self.log {
+    /// What has ended the log, and what clients have written since; what they wrote before is in an older epoch.
+    fn end_behind(&self, position: LastPosition) -> impl Iterator<Item = &Here> {
+        self.behind(position).filter(move |batch| batch.epoch > position.epoch.0)
+    }
+
+    /// True where nothing was mirrored into a log that holds what clients wrote: nobody ends it.
+    fn is_left_to_clients(&self, position: LastPosition) -> bool {
+        position == LastPosition::NOTHING
+            && self.behind(position).next().is_some_and(|first| first.what == What::Local)
+    }
+
+    /// A position claims all that the mirror has brought, and nothing of clients here.
+    pub(super) fn check_position(&self, position: LastPosition) -> Result<(), Violation> {
+        let said = |batch: &Here, how: &str| format!("{position:?} was written, {batch:?} stands {how} it");
+        if let Some(batch) = self.behind(position).find(|batch| matches!(batch.what, What::Mirrored(..))) {
+            return Err(Violation::new("gate", said(batch, "behind")));
+        }
+        let is_claimed = |batch: &&Here| batch.next > self.start && batch.next <= position.offset.0;
+        let claimed = self.log.iter().filter(is_claimed);
+        match claimed.into_iter().find(|batch| batch.what == What::Local) {
+            Some(batch) => Err(Violation::new("position", said(batch, "before"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a report of the end behind a position says what was done, by what was open there.
+    pub(super) fn is_end_behind(&self, position: LastPosition, ended: &Ended) -> bool {
+        if self.is_left_to_clients(position) {
+            return ended.aborted.is_empty() && ended.reset == Offset::NONE.0;
+        }
+        let begins = self.end_behind(position).next().map_or(self.end, |first| first.base);
+        let open = self.open_below(begins);
+        let is_open = |&(id, first): &(i64, i64)| {
+            let is_it =
+                |open: &Undecided| open.id == id && (open.first == first || open.first < self.start_highest);
+            open.iter().any(is_it)
+        };
+        let is_whole = |id: i64| open.iter().any(|open| open.id == id && open.first >= self.start_highest);
+        let whole = ended.aborted.iter().filter(|(id, _)| is_whole(*id));
+        let in_order: Vec<i64> = whole.map(|(_, first)| *first).collect();
+        let is_told = |open: &Undecided| ended.aborted.iter().any(|(id, _)| *id == open.id);
+        let reset = self.end_behind(position).find(|batch| batch.what == What::Reset);
+        reset.is_some_and(|reset| reset.base == ended.reset)
+            && ended.aborted.iter().all(is_open)
+            && in_order.is_sorted()
+            && open.iter().all(|open| is_told(open) || !self.is_remembered(open))
+    }
+
+    /// How many transactions that end has aborted.
+    pub(super) fn aborts_behind(&self, position: LastPosition) -> usize {
+        self.end_behind(position).filter(|batch| matches!(batch.what, What::Abort(_))).count()
+    }
+
+    /// What a report of the end behind a position has to say, for a person.
+    pub(super) fn undecided_at(&self, position: LastPosition) -> String {
+        let begins = self.end_behind(position).next().map_or(self.end, |first| first.base);
+        let (open, start) = (self.open_below(begins), self.start_highest);
+        format!("{open:?} were open in a log that started at {start}")
+    }
+
+    /// What a transaction did below the log start may be forgotten.
+    fn is_remembered(&self, open: &Undecided) -> bool {
+        open.next > self.start_highest
+    }
+
+    /// Producers with an open transaction.
+    fn open_transactions(&self) -> Vec<Undecided> {
+        self.open_below(i64::MAX)
+    }
+
+    fn open_below(&self, offset: i64) -> Vec<Undecided> {
+        let mut open: Vec<Undecided> = Vec::new();
+        for batch in self.log.iter().take_while(|batch| batch.next <= offset) {
             match batch.what {
                 What::Mirrored(_, Meaning::Records(sent)) if sent.transactional => {
-                    open.entry(sent.id).or_insert(batch.base);
+                    match open.iter_mut().find(|open| open.id == sent.id) {
+                        Some(open) => open.next = batch.next,
+                        None => open.push(Undecided { id: sent.id, first: batch.base, next: batch.next }),
+                    }
                 }
                 What::Mirrored(_, Meaning::Marker { id, .. }) | What::Abort(id) => {
-                    open.remove(&id);
+                    open.retain(|open| open.id != id);
                 }
                 What::Reset => open.clear(),
                 What::Mirrored(..) | What::Local => {}
@@ -135,9 +379,12 @@ impl Oracle {
     }
 
     /// STOPPED has been written behind this position: the log is ended, by one reset, and all of it kept.
-    pub(super) fn check_ended(&self, position: i64) -> Result<(), Violation> {
+    pub(super) fn check_ended(&self, position: LastPosition) -> Result<(), Violation> {
+        if self.is_left_to_clients(position) {
+            return Ok(());
+        }
         let mut resets = 0;
-        for batch in self.behind(position) {
+        for batch in self.end_behind(position) {
             match batch.what {
                 What::Abort(_) if resets == 0 => {}
                 What::Reset => {
@@ -148,51 +395,133 @@ impl Oracle {
                     }
                 }
                 What::Local if resets == 1 => {}
-                _ => return Err(Violation::new("end", format!("{batch:?} is behind {position}"))),
+                _ => return Err(Violation::new("end", format!("{batch:?} is behind {position:?}"))),
             }
         }
         match resets {
             1 => Ok(()),
-            0 => Err(Violation::new("stopped early", format!("no reset stands behind {position}"))),
-            _ => Err(Violation::new("end", format!("{resets} resets stand behind {position}"))),
+            0 => Err(Violation::new("stopped early", format!("no reset stands behind {position:?}"))),
+            _ => Err(Violation::new("end", format!("{resets} resets stand behind {position:?}"))),
         }
+    }
+
+    /// Whether a crash may have left this of the log as it is, or of one before a cut that was not flushed.
+    pub(super) fn knows(&self, found: &Found) -> bool {
+        self.kept_of(found).is_ok()
     }
 
     /// What a crash has left.
-    pub(super) fn crashed(&mut self, found: &[(i64, Bytes)]) -> Result<(), Violation> {
-        self.compare(found, found.len()).map_err(|text| Violation::new("durability", text))?;
-        self.log.truncate(found.len());
-        let (end, kept) = (self.end(), self.flushed.max(self.acknowledged));
-        if end < kept {
-            let text = format!("the log ends at {end}, {kept} was promised to be kept");
-            return Err(Violation::new("durability", text));
+    pub(super) fn crashed(&mut self, found: &Found) -> Result<(), Violation> {
+        let (which, length) = self.kept_of(found).map_err(|text| Violation::new("durability", text))?;
+        if let Some(which) = which {
+            self.log = self.before_cuts.swap_remove(which).log;
         }
+        self.log.truncate(length);
+        self.before_cuts.clear();
+        (self.start, self.end, self.begun_at) = (found.start, found.end, 0);
+        // What a cut was to drop was not promised any more.
+        (self.flushed, self.acknowledged) = (self.flushed.min(self.end), self.acknowledged.min(self.end));
         Ok(())
     }
 
-    /// Every byte.
-    pub(super) fn compare_all(&self, found: &[(i64, Bytes)]) -> Result<(), Violation> {
-        self.compare(found, self.log.len()).map_err(|text| Violation::new("bytes", text))
+    /// Of which log, and how many batches of it: of the log as it is, or of one as it was before a cut.
+    fn kept_of(&self, found: &Found) -> Result<(Option<usize>, usize), String> {
+        let promised = self.flushed.max(self.acknowledged);
+        let refused = match length_of(&self.log, self.start, promised, found) {
+            Ok(length) => return Ok((None, length)),
+            Err(text) => text,
+        };
+        let mut others = self.before_cuts.iter().enumerate().rev();
+        let other = others.find_map(|(which, before)| {
+            let start = before.start.max(self.start);
+            let length = length_of(&before.log, start, promised.min(before.kept), found).ok()?;
+            Some((Some(which), length))
+        });
+        other.ok_or(refused)
     }
 
-    fn compare(&self, found: &[(i64, Bytes)], count: usize) -> Result<(), String> {
-        if found.len() != count || count > self.log.len() {
-            return Err(format!("{} batches are here instead of {}", found.len(), self.log.len()));
+    /// Every byte.
+    pub(super) fn compare_all(&self, found: &Found) -> Result<(), Violation> {
+        let wrong = |text: String| Err(Violation::new("bytes", text));
+        if (found.start, found.end) != (self.start, self.end) {
+            return wrong(format!("offsets {} to {} are here", found.start, found.end));
         }
-        let pairs = self.log.iter().zip(found);
-        match pairs.clone().find(|(known, (base, bytes))| known.base != *base || known.bytes != *bytes) {
-            Some((known, (base, _))) => Err(format!("another batch is at {base} instead of {known:?}")),
+        match length_of(&self.log, self.start, self.end, found) {
+            Ok(length) if length == self.log.len() => Ok(()),
+            Ok(length) => wrong(format!("{length} batches are here instead of {}", self.log.len())),
+            Err(text) => wrong(text),
+        }
+    }
+
+    /// Whether this log is the beginning of the source's from its start on, but for what the source said that it
+    /// had removed; records of this cluster are none of it.
+    pub(super) fn is_beginning_of(&self, source: &Source) -> bool {
+        let here = self.log.iter().filter(|batch| batch.next > self.start.max(source.start()));
+        let mut there = source.log.iter();
+        let mut is_there = |batch: &Here| matches!(batch.what, What::Mirrored(number, _) if there.any(|found| found.number == number));
+        self.end <= source.end().max(source.start()) && here.into_iter().all(&mut is_there)
+    }
+
+    /// Behind what a cut has kept nothing of this cluster is left.
+    pub(super) fn check_is_mirrored(&self) -> Result<(), Violation> {
+        let is_own = |batch: &&Here| batch.next > self.start && !matches!(batch.what, What::Mirrored(..));
+        match self.log.iter().find(is_own) {
+            Some(batch) => Err(Violation::new("identity", format!("{batch:?} was not cut off"))),
             None => Ok(()),
         }
     }
 
-    /// Whether the mirrored part is the beginning of the source's log; records of this cluster are none of it.
-    pub(super) fn is_beginning_of(&self, source: &[There]) -> bool {
-        let same = |(here, there): (&Here, &There)| matches!(here.what, What::Mirrored(number, _) if number == there.number);
-        self.log.len() <= source.len() && self.log.iter().zip(source).all(same)
+    /// What is here of what the source has not removed, it has.
+    pub(super) fn check_common(&self, source: &Source) -> Result<(), Violation> {
+        let is_there = |number: u64| source.log.binary_search_by_key(&number, |there| there.number).is_ok();
+        let is_common = |batch: &Here| matches!(batch.what, What::Mirrored(number, _) if is_there(number));
+        let begins = self.start.max(source.start());
+        match self.log.iter().find(|batch| batch.next > begins && !is_common(batch)) {
+            Some(batch) => Err(Violation::new(
+                "identity",
+                format!("{batch:?} is taken for the source's, which has it not"),
+            )),
+            None => Ok(()),
+        }
     }
 
-    pub(super) fn has_local_records(&self) -> bool {
-        self.log.iter().any(|batch| !matches!(batch.what, What::Mirrored(..)))
+    /// Whether something is here that the source never had, or has lost; what it has removed from its beginning it
+    /// has not.
+    pub(super) fn has_parted_from(&self, source: &Source) -> bool {
+        let is_there = |number: u64| source.log.binary_search_by_key(&number, |there| there.number).is_ok();
+        let here = self.log.iter().filter(|batch| batch.next > self.start);
+        let is_other = |batch: &Here| !matches!(batch.what, What::Mirrored(number, _) if is_there(number));
+        // Of an empty log the leader epochs are compared all the same.
+        let is_empty = self.start == self.end && self.end > 0;
+        is_empty || self.end > source.end() || here.into_iter().any(is_other)
+    }
+}
+
+/// How many batches of a log there are where this was found of it; or why it is no part of that log, from its start
+/// on, with all that was promised.
+fn length_of(log: &[Here], start: i64, promised: i64, found: &Found) -> Result<usize, String> {
+    if found.end < promised {
+        return Err(format!("the log ends at {}, {promised} was promised to be kept", found.end));
+    }
+    if found.start > start {
+        return Err(format!("the log starts at {} instead of {start}", found.start));
+    }
+    let Some((first, bytes)) = found.batches.first() else {
+        let length = log.partition_point(|batch| batch.next <= found.end);
+        let is_empty = found.start == found.end || length == 0;
+        return if is_empty { Ok(length) } else { Err(format!("nothing is here up to {}", found.end)) };
+    };
+    let at = log.partition_point(|batch| batch.base < *first);
+    // The first batch of an empty log may reach back over what is gone.
+    let begins_there = log[at..].iter().take_while(|batch| batch.base == *first);
+    let at = at + begins_there.into_iter().position(|batch| batch.bytes == *bytes).unwrap_or(0);
+    let known = &log[at..log.len().min(at + found.batches.len())];
+    if known.len() < found.batches.len() {
+        return Err(format!("{} batches are here instead of {}", found.batches.len(), known.len()));
+    }
+    let mut pairs = known.iter().zip(&found.batches);
+    match pairs.find(|(known, (base, bytes))| known.base != *base || known.bytes != *bytes) {
+        Some((known, (base, _))) => Err(format!("another batch is at {base} instead of {known:?}")),
+        None => Ok(at + known.len()),
     }
 }

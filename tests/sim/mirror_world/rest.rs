@@ -1,6 +1,7 @@
 //! How the world comes to rest once the faults have stopped, and what must be true then.
 
 use tarn_image::DesiredState;
+use tarn_image::mirrors::Truncation;
 use tarn_mirror::state::MirrorState;
 
 use super::happenings::{Event, Verb};
@@ -15,16 +16,25 @@ impl MirrorWorld {
     pub(super) fn come_to_rest(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         self.at_rest = true;
         self.slow_ms = QUICK_MS;
+        self.core.disk.set_faults(self.core.quiet());
         let stops = self.rng.bool();
         self.source.is_gone = stops && self.rng.bool();
-        let verbs: &[Verb] = if stops { &[Verb::Stop] } else { &[Verb::Resume, Verb::Recover, Verb::Start] };
+        self.source.lies = 0;
+        let consent = if self.rng.bool() { Truncation::Allowed } else { Truncation::Refused };
+        let verbs: &[Verb] = match stops {
+            true => &[Verb::Stop],
+            false => &[Verb::Resume, Verb::Recover(consent), Verb::Start(consent)],
+        };
         for verb in verbs {
-            self.controller.command(*verb);
+            self.command(*verb, schedule);
         }
         self.publish(schedule);
         schedule.after_ms(0, Event::LooksAtSource);
         let until_ms = schedule.now_ms() + REST_WITHIN_MS;
         while !self.rests() {
+            if self.source.is_deleted && (self.source.has_ids() || self.is_seen_to_be_away()) {
+                self.source.create_again(self.rng.i32(0..8));
+            }
             let Some(event) = schedule.next().filter(|_| schedule.now_ms() <= until_ms) else {
                 return Err(Violation::new("rest", format!("it does not come to rest: {}", self.describe())));
             };
@@ -36,7 +46,8 @@ impl MirrorWorld {
         self.check_rest(schedule)
     }
 
-    fn is_stuck(&self) -> bool {
+    /// It waits for an operator.
+    pub(super) fn is_stuck(&self) -> bool {
         self.partition.state() == MirrorState::Failed && self.partition.retry_attempt() == -1
     }
 
@@ -59,7 +70,7 @@ impl MirrorWorld {
 
     fn check_rest(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         self.core.compare_all()?;
-        let is_beginning = self.core.oracle.is_beginning_of(&self.source.log);
+        let is_beginning = self.core.oracle.is_beginning_of(&self.source);
         let wrong = |text: String| Err(Violation::new("rest", text));
         if self.controller.bound().desired == DesiredState::Stopped {
             schedule.tally("rest in STOPPED");
@@ -78,7 +89,9 @@ impl MirrorWorld {
         }
         if self.is_stuck() {
             schedule.tally("rest in FAILED");
-            let has_cause = !is_beginning || self.core.oracle.has_local_records();
+            let has_parted = self.core.oracle.has_parted_from(&self.source);
+            let may_cut = self.controller.bound().truncation == Truncation::Allowed;
+            let has_cause = self.source.is_another() || (has_parted && !may_cut);
             return if has_cause { Ok(()) } else { wrong(format!("failed: {}", self.describe())) };
         }
         schedule.tally("rest in MIRRORING");
