@@ -135,7 +135,7 @@ impl MirrorWorld {
         };
         Ok(match answered {
             Answered::GoesOn(comparing) => Answer::Comparing(comparing),
-            Answered::Done(alignment) => Answer::Compared(leader, Box::new(alignment)),
+            Answered::Done(alignment) => Answer::Compared(leader, alignment),
             Answered::SourceLost => Answer::SourceLost,
             Answered::Failed(reason) => Answer::Failed(reason),
         })

@@ -60,7 +60,7 @@ pub(super) enum Asks {
 /// What an answer has brought.
 pub(super) enum Answered {
     GoesOn(Box<Comparing>),
-    Done(Alignment),
+    Done(Box<Alignment>),
     /// The source's broker does not lead the partition, or does not know its own log yet.
     SourceLost,
     Failed(Reason),
@@ -109,7 +109,7 @@ impl Comparing {
             }
             Step::Newest(ours, source, go_on) => match batch_below(log.end())? {
                 Some(newest) => self.goes_on(Step::Same(ours, source, go_on, newest)),
-                None => Answered::Done(Alignment::GoOn(go_on)),
+                None => Answered::Done(Box::new(Alignment::GoOn(go_on))),
             },
             Step::Searching(parting, mut search) => {
                 match search.next() {
@@ -133,7 +133,7 @@ impl Comparing {
                 let suffix = Suffix { records, control_records, has_more: false };
                 let mirrored_end = mirrored_end(content, self.last_position, &ours);
                 let rest = Rest { why, suffix, mirrored_end, compacted_there: ours.compacted };
-                Answered::Done(judge(&ours, content, &source, common, rest))
+                Answered::Done(Box::new(judge(&ours, content, &source, common, rest)))
             }
             Step::Source(_) | Step::Same(..) => self.goes_on(Step::Ends),
         })
@@ -155,13 +155,13 @@ impl Comparing {
                 };
                 if self.broken == Broken::NotCompared {
                     let all = go_on(&ours, ours.latest_epoch, &log);
-                    return Answered::Done(Alignment::GoOn(all));
+                    return Answered::Done(Box::new(Alignment::GoOn(all)));
                 }
                 match align(&ours, self.content, &log) {
                     Ok(go_on) if has_batch_to_compare(&ours, &log) => {
                         self.goes_on(Step::Newest(ours, log, go_on))
                     }
-                    Ok(go_on) => Answered::Done(Alignment::GoOn(go_on)),
+                    Ok(go_on) => Answered::Done(Box::new(Alignment::GoOn(go_on))),
                     Err(Apart(why)) => self.parts(ours, log, why),
                 }
             }
@@ -172,9 +172,11 @@ impl Comparing {
                 };
                 match compare_batch(&newest, &theirs) {
                     // A cleaner may have removed ours.
-                    SameBatch::Another(_) if ours.compacted => Answered::Done(Alignment::GoOn(go_on)),
+                    SameBatch::Another(_) if ours.compacted => {
+                        Answered::Done(Box::new(Alignment::GoOn(go_on)))
+                    }
                     SameBatch::Another(why) | SameBatch::Replaced(why) => self.parts(ours, log, why),
-                    SameBatch::Same | SameBatch::Cleaned => Answered::Done(Alignment::GoOn(go_on)),
+                    SameBatch::Same | SameBatch::Cleaned => Answered::Done(Box::new(Alignment::GoOn(go_on))),
                 }
             }
             Step::Searching(parting, mut search) => {
