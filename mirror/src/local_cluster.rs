@@ -290,7 +290,7 @@ pub enum LocalError {
     #[error("partition {0} is not led by this broker")]
     NotLeader(TopicIdPartition),
     /// The log cannot be ended as it is, or not yet.
-    #[error("the log of partition {partition} cannot be ended: {reason}")]
+    #[error("the log cannot be ended: {reason}")]
     NotEnded {
         /// The partition.
         partition: TopicIdPartition,
@@ -298,7 +298,7 @@ pub enum LocalError {
         reason: String,
     },
     /// The log cannot be cut as it is, or not yet: nothing was dropped.
-    #[error("the log of partition {partition} cannot be cut: {reason}")]
+    #[error("the log cannot be cut: {reason}")]
     NotCut {
         /// The partition.
         partition: TopicIdPartition,
@@ -306,7 +306,7 @@ pub enum LocalError {
         reason: String,
     },
     /// What is to be dropped cannot be kept elsewhere: nothing was dropped.
-    #[error("what is to be dropped of partition {partition} cannot be exported: {reason}")]
+    #[error("what is to be dropped cannot be exported: {reason}")]
     Export {
         /// The partition.
         partition: TopicIdPartition,
@@ -314,7 +314,7 @@ pub enum LocalError {
         reason: String,
     },
     /// The disk refused.
-    #[error("the log of partition {partition} cannot be read or written: {reason}")]
+    #[error("the log cannot be read or written: {reason}")]
     Storage {
         /// The partition.
         partition: TopicIdPartition,

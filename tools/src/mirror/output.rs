@@ -274,7 +274,11 @@ pub(super) fn deleted(out: &mut impl Write, mirror: &str, run: Run, style: Style
     }
 }
 
-fn print_with_refused(out: &mut impl Write, mut answer: Value, refused: &[Refused]) -> Result<(), Failure> {
+pub(super) fn print_with_refused(
+    out: &mut impl Write,
+    mut answer: Value,
+    refused: &[Refused],
+) -> Result<(), Failure> {
     if let Value::Object(fields) = &mut answer {
         refusal::add_json(fields, refused).map_err(|error| Failure::Failed(error.to_string()))?;
     }

@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Style;
-use super::output::{number, print_json, row};
+use super::output::{number, print_json, print_with_refused, row};
+use super::refusal::Refused;
 use super::report::Report;
 use crate::failure::Failure;
 use crate::progress::thousands;
@@ -20,6 +21,8 @@ use crate::progress::thousands;
 pub(super) struct Stopped<'a> {
     pub(super) mirror: &'a str,
     pub(super) topics: &'a [String],
+    /// What was refused beside them.
+    pub(super) refused: &'a [Refused],
     /// Where it was asked for.
     pub(super) address: String,
     pub(super) took: Duration,
@@ -32,11 +35,16 @@ pub(super) fn stopped(
     reports: Option<&[Report]>,
     style: Style,
 ) -> Result<(), Failure> {
-    let Stopped { mirror, topics, ref address, took } = *stopped;
+    let Stopped { mirror, topics, refused, ref address, took } = *stopped;
     if style == Style::Json {
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let partitions = reports.map(|reports| reports.iter().map(ReportJson::from).collect());
-        return print_json(out, &StoppedJson { mirror, stopped: topics, took_ms, partitions });
+        let answer = StoppedJson { mirror, stopped: topics, took_ms, partitions };
+        if refused.is_empty() {
+            return print_json(out, &answer);
+        }
+        let answer = serde_json::to_value(answer).map_err(|error| Failure::Failed(error.to_string()))?;
+        return print_with_refused(out, answer, refused);
     }
     writeln!(out, "Stopped mirroring for topics [{}] in mirror {mirror}", topics.join(", "))?;
     let Some(reports) = reports else {

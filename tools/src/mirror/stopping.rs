@@ -5,7 +5,7 @@
 //! which is writable as soon as it is STOPPED, whatever the others do.
 
 use std::collections::BTreeMap;
-use std::io::stdout;
+use std::io::{Write, stdout};
 use std::time::{Duration, Instant};
 
 use tarn_mirror::state::MirrorState;
@@ -39,16 +39,27 @@ pub(super) async fn stop(arguments: StopArguments, style: Style) -> Result<(), F
     let cluster = Cluster::connect(&named.connect).await?;
     let asked = ask(&cluster, Change::Stop, &mirror, &topics, run);
     let (topics, refused) = while_waiting("asking the controller", asked).await?;
+    let asked = Asked { change: Change::Stop, mirror: &mirror, run };
     if topics.is_empty() {
+        if style == Style::Json && !refused.is_empty() {
+            output::changed(&mut stdout().lock(), &asked, &topics, &refused, style)?;
+        }
         return of_topics(&refused);
     }
-    if run == Run::Dry || how.no_wait {
-        let asked = Asked { change: Change::Stop, mirror: &mirror, run };
-        output::changed(&mut stdout().lock(), &asked, &topics, &refused, style)?;
-        if run == Run::Dry && style == Style::Tarn {
-            let partitions = standing::read(&cluster, Some(&mirror), Some(&topics)).await?.partitions;
+    if run == Run::Dry {
+        let partitions = standing::read(&cluster, Some(&mirror), Some(&topics)).await?.partitions;
+        let (left, done) = left_and_done(topics, &partitions);
+        output::changed(&mut stdout().lock(), &asked, &left, &refused, style)?;
+        if style == Style::Tarn && !done.is_empty() {
+            writeln!(stdout().lock(), "Stopped already: [{}]", done.join(", "))?;
+        }
+        if style == Style::Tarn && !left.is_empty() {
             eprintln!("{}", summary(&mirror, &partitions));
         }
+        return of_topics(&refused);
+    }
+    if how.no_wait {
+        output::changed(&mut stdout().lock(), &asked, &topics, &refused, style)?;
         return of_topics(&refused);
     }
     let deadline = how.timeout.map(|seconds| began + Duration::from_secs(seconds));
@@ -64,7 +75,8 @@ pub(super) async fn stop(arguments: StopArguments, style: Style) -> Result<(), F
         eprintln!("tarn: everything is writable, and the reports cannot be read now: {failure}");
     }
     let address = named.connect.bootstrap_server[0].to_string();
-    let stopped = Stopped { mirror: &mirror, topics: &topics, address, took: began.elapsed() };
+    let stopped =
+        Stopped { mirror: &mirror, topics: &topics, refused: &refused, address, took: began.elapsed() };
     report_output::stopped(&mut stdout().lock(), &stopped, reports.ok().as_deref(), style)?;
     of_topics(&refused)
 }
@@ -112,6 +124,15 @@ async fn wait_until_writable(
     }
 }
 
+/// Those of the topics that are still to be stopped, and those of which every partition is writable.
+fn left_and_done(topics: Vec<String>, partitions: &[Standing]) -> (Vec<String>, Vec<String>) {
+    let is_left = |topic: &String| {
+        let mut of_topic = partitions.iter().filter(|partition| partition.topic == *topic).peekable();
+        of_topic.peek().is_none() || !of_topic.all(is_writable)
+    };
+    topics.into_iter().partition(is_left)
+}
+
 /// Clients can write once the partition is STOPPED; where all of its topic were, the metadata say so, whether or not the
 /// coordinator of the partition answers now.
 fn is_writable(partition: &Standing) -> bool {
@@ -151,6 +172,10 @@ mod tests {
             partition("a", 1, "STOPPING", None),
             partition("b", 0, "STOPPING", Some("the disk is full")),
         ];
+        let topics = ["a", "b", "c"].map(str::to_owned).to_vec();
+        assert_eq!(left_and_done(topics.clone(), &partitions), (topics, Vec::new()), "one partition is left");
+        let (left, done) = left_and_done(vec!["a".to_owned()], &partitions[..1]);
+        assert_eq!((left, done), (Vec::new(), vec!["a".to_owned()]));
         let waiting: Vec<&Standing> = partitions.iter().filter(|one| !is_writable(one)).collect();
         let said = "m: 1 of 3 partitions writable, 2 topics left; b-0 waits: the disk is full";
         assert_eq!(progress("m", &partitions, &waiting), said);
