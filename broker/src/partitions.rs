@@ -202,8 +202,11 @@ impl Partitions {
                     };
                 };
                 let before = (replica.high_watermark(), replica.log().start());
+                let held_records = before.1 < replica.log().end();
                 let appended = replica.append_mirrored(append, now);
-                tell_emptied(replica, before.1);
+                if held_records && replica.log().start() == replica.log().end() {
+                    tell_emptied(replica, before.1);
+                }
                 self.removals.extend(replica.take_removals());
                 if before != (replica.high_watermark(), replica.log().start()) {
                     self.news_of(append.partition);
@@ -456,12 +459,9 @@ fn wake(flag: Option<&Flag>) {
 }
 
 /// Says that the source has removed all that was here.
-fn tell_emptied(replica: &Replica, start_before: Offset) {
-    let log = replica.log();
-    if log.start() == log.end() && log.start() > start_before {
-        let (topic, partition, to) = (replica.topic(), replica.partition().partition, log.start());
-        info!(%topic, %partition, from = %start_before, %to, "the source has removed all that was mirrored, and so has this cluster");
-    }
+fn tell_emptied(replica: &Replica, from: Offset) {
+    let (topic, partition, to) = (replica.topic(), replica.partition().partition, replica.log().start());
+    info!(%topic, %partition, %from, %to, "the source has removed all that was mirrored, and so has this cluster");
 }
 
 #[cfg(test)]

@@ -319,6 +319,20 @@ impl Position {
             false => self,
         }
     }
+
+    /// A stop that leaves the log where an earlier one did, and heard nothing of the source since, knows what that one
+    /// knew.
+    fn or_as_known_before(self, before: Position) -> Position {
+        let is_there = (before.epoch, before.offset) == (self.epoch, self.offset);
+        if !is_there || self.source_offset >= Offset(0) {
+            return self;
+        }
+        Position {
+            source_offset: before.source_offset,
+            source_known_at_ms: before.source_known_at_ms,
+            ..self
+        }
+    }
 }
 
 impl PartitionState {
@@ -345,18 +359,7 @@ impl PartitionState {
                 source_offset: Offset(write.source_offset_last_known),
                 source_known_at_ms: write.source_offset_known_at_ms,
             };
-            // A stop that leaves the log where an earlier one did, and heard nothing of the source since, knows what
-            // that one knew.
-            let before =
-                next.position.filter(|before| (before.epoch, before.offset) == (given.epoch, given.offset));
-            let given = match before {
-                Some(Position { source_offset, source_known_at_ms, .. })
-                    if given.source_offset < Offset(0) =>
-                {
-                    Position { source_offset, source_known_at_ms, ..given }
-                }
-                _ => given,
-            };
+            let given = next.position.map_or(given, |before| given.or_as_known_before(before));
             let known = next.position.filter(|known| known.version == given.version);
             next.position = Some(known.map_or(given, |known| known.lowered_to(given)));
         }

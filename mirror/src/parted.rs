@@ -5,7 +5,7 @@
 //!   topic's configuration; and it is exported first;
 //! * behind what is kept nothing is left that the source has not;
 //! * a compacted log that held records of its own is not kept in part: an older value of a key that the source still
-//!   has may be gone already.
+//!   has may be gone already. It is exported whole, and never dropped by the configuration alone.
 
 use std::fmt;
 
@@ -137,9 +137,7 @@ impl Alignment {
             Alignment::Diverged(parted) => (Reason::SourceTruncated, parted),
             Alignment::LocalRecords(parted) => (Reason::LocalRecords, parted),
         };
-        let suffix = parted.suffix;
-        let is_few =
-            allowed.divergence_records_max.is_some_and(|max| !suffix.has_more && suffix.records <= max);
+        let is_few = allowed.divergence_records_max.is_some_and(|max| !parted.has_more_than(max));
         let ground = match () {
             () if parted.holds_nothing(reason) => Ground::NoRecords,
             () if allowed.consent => Ground::Consent,
@@ -169,6 +167,10 @@ impl Parted {
         self.common.is_none() || (self.compacted && !self.is_control_alone())
     }
 
+    fn has_more_than(&self, records_max: u64) -> bool {
+        self.suffix.has_more || self.suffix.records > records_max
+    }
+
     fn cutting(&self, reason: Reason, ground: Ground) -> Cutting {
         let is_exported = !self.suffix.holds_no_records() || (self.common.is_some() && self.goes_whole());
         let cut = match self.common {
@@ -182,7 +184,9 @@ impl Parted {
 
     fn refusal(&self, reason: Reason, allowed: Allowed) -> String {
         let mut said = self.to_string();
-        if let (Reason::SourceTruncated, Some(max)) = (reason, allowed.divergence_records_max) {
+        if let (Reason::SourceTruncated, Some(max)) = (reason, allowed.divergence_records_max)
+            && self.has_more_than(max)
+        {
             said.push_str(&format!(", more than mirror.divergence.max.records={max}"));
         }
         if self.compacted && self.goes_whole() {
@@ -276,8 +280,12 @@ mod tests {
     fn what_would_cost_the_whole_log_is_not_given_up_by_the_configuration() {
         let up_to = Allowed { consent: false, divergence_records_max: Some(99) };
         for (common, compacted) in [(Some(100), true), (None, false)] {
-            let refused = parted(Content::Mirrored, common, 20, compacted).cutting(up_to);
-            assert!(matches!(refused, Some(Err((Reason::SourceTruncated, _)))), "{refused:?}");
+            let Some(Err((reason, why))) = parted(Content::Mirrored, common, 20, compacted).cutting(up_to)
+            else {
+                panic!("it is asked for")
+            };
+            assert_eq!(reason, Reason::SourceTruncated);
+            assert!(!why.contains("more than"), "20 are no more than 99: {why}");
         }
     }
 

@@ -6,8 +6,7 @@
 //! what it was.
 //!
 //! Invariants:
-//! * no record is dropped that the order does not have copied, but for those of an order that drops everything and
-//!   says where what only this log has begins;
+//! * no record is dropped that the order does not have copied;
 //! * nothing is dropped before the copy is on the disk, or after anything was appended to the log, or of a log that
 //!   was closed and opened again meanwhile.
 
@@ -86,7 +85,7 @@ impl NotCut {
 pub struct CutWork {
     of: LogIdentity,
     /// What is dropped and must hold no record that the copy has not.
-    dropped: Option<LogBatches>,
+    dropped: LogBatches,
     export_from: Option<Offset>,
     export: Option<ExportJob>,
     truncation: Option<TruncationSearch>,
@@ -103,19 +102,13 @@ pub struct ReadyToCut {
 
 impl CutWork {
     fn of(log: &Log, order: &CutOrder) -> CutWork {
-        let dropped_from = match (order.cut, order.export_from) {
-            (Cut::From(offset), _) => Some(offset.max(log.start())),
-            (Cut::All { .. }, None) => Some(log.start()),
-            // The source has what stands before it.
-            (Cut::All { .. }, Some(_)) => None,
-        };
-        let truncation = match order.cut {
-            Cut::From(offset) => Some(log.search_truncation(offset)),
-            Cut::All { .. } => None,
+        let (dropped_from, truncation) = match order.cut {
+            Cut::From(offset) => (offset.max(log.start()), Some(log.search_truncation(offset))),
+            Cut::All { .. } => (log.start(), None),
         };
         CutWork {
             of: log.identity(),
-            dropped: dropped_from.map(|from| log.batches(from, log.end())),
+            dropped: log.batches(dropped_from, log.end()),
             export_from: order.export_from,
             export: order.export_from.map(|from| log.export_job(from)),
             truncation,
@@ -134,9 +127,7 @@ impl CutWork {
         is_wanted: impl Fn() -> bool,
     ) -> Result<ReadyToCut, NotCut> {
         let CutWork { of, dropped, export_from, export, truncation } = self;
-        if let Some(dropped) = dropped {
-            check_exported(&dropped, export_from)?;
-        }
+        check_exported(&dropped, export_from)?;
         // What can fail without a copy comes first.
         let truncation = truncation.map(TruncationSearch::run).transpose()?;
         let exported = match export {

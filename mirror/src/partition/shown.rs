@@ -31,9 +31,7 @@ impl Partition {
             Some(MirrorState::Mirroring) if self.is_to_be_cut() => MirrorState::UleRecovery,
             _ if waits_for_epoch => MirrorState::EpochFencing,
             None | Some(MirrorState::Mirroring | MirrorState::Paused) => MirrorState::LogAlignment,
-            Some(MirrorState::Failed) if self.is_older(persisted) && is_to_mirror => {
-                MirrorState::LogAlignment
-            }
+            Some(MirrorState::Failed) if self.is_older(persisted) => MirrorState::LogAlignment,
             Some(state) => state,
         }
     }

@@ -64,6 +64,7 @@ fn no_record_is_dropped_that_is_not_copied() {
         (from(1), Some(2), "1 to 1"),
         (from(2), Some(4), "3 to 3"),
         (all, None, "0 to 0"),
+        (all, Some(3), "0 to 0"),
     ];
     for (cut, export_from, what) in lacking {
         let mut world = World::new(&log);
@@ -73,7 +74,7 @@ fn no_record_is_dropped_that_is_not_copied() {
         assert!(matches!(&refused, LocalError::NotCut { reason, .. } if reason.contains(&said)), "{refused}");
         assert_eq!((world.replica.log().end(), world.copies()), (Offset(4), 0));
     }
-    let enough = [(from(3), Some(3), 1), (from(2), Some(3), 1), (from(3), Some(1), 3), (all, Some(3), 1)];
+    let enough = [(from(3), Some(3), 1), (from(2), Some(3), 1), (from(3), Some(1), 3), (all, Some(0), 4)];
     for (cut, export_from, copied) in enough {
         let mut world = World::new(&log);
         (world.order.cut, world.order.export_from) = (cut, export_from.map(Offset));
@@ -171,7 +172,7 @@ fn a_disk_that_fills_while_it_is_copied_to_loses_nothing() {
 #[test]
 fn a_cut_that_fails_and_is_tried_again_copies_once_and_needs_no_more_room() {
     let mut world = World::new(&[idempotent(7, 0), idempotent(7, 1), idempotent(7, 2)]);
-    world.order.cut = Cut::All { begins_at: Offset(0) };
+    (world.order.cut, world.order.export_from) = (Cut::All { begins_at: Offset(0) }, Some(Offset(0)));
     for _ in 0..3 {
         // For the copy, whose one write there is only once.
         world.disk.has_room_for(if world.copies() == 0 { 1 } else { 0 });
@@ -184,7 +185,7 @@ fn a_cut_that_fails_and_is_tried_again_copies_once_and_needs_no_more_room() {
     let (end, exported) = world.cut().expect("what was in the way is gone");
     let exported = exported.expect("there was something to keep");
     assert!(exported.was_there);
-    assert_eq!((end, exported.from, exported.to, world.copies()), (Offset(0), Offset(1), Offset(3), 1));
+    assert_eq!((end, exported.from, exported.to, world.copies()), (Offset(0), Offset(0), Offset(3), 1));
 }
 
 #[test]
