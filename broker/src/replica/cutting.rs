@@ -12,7 +12,7 @@
 
 use std::ops::ControlFlow;
 
-use tarn_image::{Binding as Desired, DesiredState};
+use tarn_image::DesiredState;
 use tarn_log::{
     ExportDir, ExportJob, Exported, FoundTruncation, Log, LogBatches, LogError, LogIdentity, TruncationSearch,
 };
@@ -21,25 +21,14 @@ use tarn_record::{BatchHeader, Offset, Timestamp};
 use thiserror::Error;
 
 use super::Replica;
-use super::ending::shown;
+use super::ordered::NotOrdered;
 
 /// Why a log is not cut.
 #[derive(Debug, Error)]
 pub enum NotCut {
-    /// The topic is not mirrored, or not by this order.
-    #[error("its binding is {}, and the order is of version {asked}", shown(found.as_ref()))]
-    Binding {
-        /// The version of the order.
-        asked: i64,
-        /// What this core knows.
-        found: Option<Desired>,
-    },
-    /// Its mirror may still append.
-    #[error("its gate is open")]
-    GateOpen,
-    /// Clients may write.
-    #[error("clients may write to it")]
-    Writable,
+    /// It may not be changed by this order.
+    #[error(transparent)]
+    NotOrdered(#[from] NotOrdered),
     /// It is not what the order was decided for.
     #[error("it ends at offset {end}, and the order is of a log that ends at {ordered}")]
     LogEnd {
@@ -202,19 +191,7 @@ impl Replica {
     /// # Errors
     /// Why not, or not any more.
     pub fn check_cut(&self, order: &CutOrder) -> Result<(), NotCut> {
-        let asked = order.version;
-        let is_ordered =
-            |desired: &Desired| desired.desired != DesiredState::Stopped && desired.version == asked;
-        let Some(binding) = self.binding.as_ref().filter(|binding| is_ordered(&binding.desired)) else {
-            let found = self.binding.as_ref().map(|binding| binding.desired.clone());
-            return Err(NotCut::Binding { asked, found });
-        };
-        if binding.gate.is_some() {
-            return Err(NotCut::GateOpen);
-        }
-        if binding.check_write(&self.topic).is_ok() {
-            return Err(NotCut::Writable);
-        }
+        self.check_ordered(order.version, |desired| desired != DesiredState::Stopped)?;
         let (end, ordered) = (self.log.end(), order.log_end);
         if end != ordered { Err(NotCut::LogEnd { end, ordered }) } else { Ok(()) }
     }

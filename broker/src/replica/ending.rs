@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tarn_image::{Binding as Desired, DesiredState};
+use tarn_image::DesiredState;
 use tarn_log::producers::OpenTransaction;
 use tarn_log::{AppendError, LogBatches, LogError, LogIdentity, Together};
 use tarn_mirror::limits::ABORTED_IN_REPORT;
@@ -31,6 +31,7 @@ use tarn_wire::{Cursor, EncodeError, Message, encode_versioned};
 use thiserror::Error;
 
 use super::Replica;
+use super::ordered::NotOrdered;
 use crate::limits::MARKERS_PER_APPEND;
 
 /// The version of the reset record's value.
@@ -42,20 +43,9 @@ const FIRST_COORDINATOR_EPOCH: i32 = 0;
 /// Why a log is not ended.
 #[derive(Debug, Error)]
 pub enum NotEnded {
-    /// The topic is not stopping, or not by this order.
-    #[error("its binding is {}, and the order is to stop it at version {asked}", shown(found.as_ref()))]
-    Binding {
-        /// The version of the order.
-        asked: i64,
-        /// What this core knows.
-        found: Option<Desired>,
-    },
-    /// Its mirror may still append.
-    #[error("its gate is open")]
-    GateOpen,
-    /// Clients may write, so that nothing tells their records from what the end appended.
-    #[error("clients may write to it")]
-    Writable,
+    /// It may not be changed by this order.
+    #[error(transparent)]
+    NotOrdered(#[from] NotOrdered),
     /// The leader epoch was not raised yet, and the source may have appended in it.
     #[error("leader epoch {leader} is not above {position} at the last mirror position, or below {newest}")]
     EpochBehind {
@@ -96,13 +86,6 @@ pub enum NotEnded {
     /// The disk does.
     #[error(transparent)]
     Storage(#[from] LogError),
-}
-
-pub(super) fn shown(binding: Option<&Desired>) -> String {
-    match binding {
-        Some(binding) => format!("{} at version {}", binding.desired, binding.version),
-        None => "none".to_owned(),
-    }
 }
 
 impl NotEnded {
@@ -292,19 +275,8 @@ impl Replica {
     }
 
     fn check_order(&self, order: &EndOrder) -> Result<(), NotEnded> {
-        let (asked, position) = (order.version, order.position);
-        let is_ordered =
-            |desired: &Desired| desired.desired == DesiredState::Stopping && desired.version == asked;
-        let Some(binding) = self.binding.as_ref().filter(|binding| is_ordered(&binding.desired)) else {
-            let found = self.binding.as_ref().map(|binding| binding.desired.clone());
-            return Err(NotEnded::Binding { asked, found });
-        };
-        if binding.gate.is_some() {
-            return Err(NotEnded::GateOpen);
-        }
-        if binding.check_write(&self.topic).is_ok() {
-            return Err(NotEnded::Writable);
-        }
+        self.check_ordered(order.version, |desired| desired == DesiredState::Stopping)?;
+        let position = order.position;
         let (leader, newest, end) = (self.leadership.epoch, self.log.latest_epoch(), self.log.end());
         if leader <= position.epoch || leader < newest {
             return Err(NotEnded::EpochBehind { leader, position: position.epoch, newest });

@@ -5,6 +5,7 @@ pub(crate) mod ending;
 mod guard;
 mod leader;
 mod leadership;
+mod ordered;
 pub mod waiting;
 
 pub use cutting::{CutWork, NotCut, ReadyToCut};
@@ -12,3 +13,4 @@ pub use ending::{Behind, LookBehind, NotEnded};
 pub use guard::{Binding, WriteRefused};
 pub use leader::{Isolation, ProduceError, Replica};
 pub use leadership::Leadership;
+pub use ordered::NotOrdered;

@@ -370,7 +370,7 @@ pub(crate) fn stopping(
 fn bind(replica: &mut Replica, rules: &Arc<TopicRules>, desired: Option<(DesiredState, i64)>) {
     let binding = desired.map(|(desired, version)| {
         let truncation = Truncation::Refused;
-        Binding::new(Desired { mirror: "m".into(), desired, version, truncation })
+        Binding::new(tarn_image::Binding { mirror: "m".into(), desired, version, truncation })
     });
     replica.on_metadata(ALONE, rules.clone(), binding);
     replica.set_known_state(KnownState::Known { state: MirrorState::Stopping, version: VERSION });
