@@ -1,12 +1,17 @@
 //! Requests that make many topics, fill them, and ask where they end.
 
-use std::io;
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use super::{BrokerClient, Fields, LATEST, LEADER_NOT_AVAILABLE, NOT_LEADER, Request};
 use super::{UNKNOWN_TOPIC_OR_PARTITION, bad};
 
 /// How long a broker may take for a change or a write.
 const WRITTEN_IN_MS: i32 = 30_000;
+/// How long it may take until it can give producer ids, and how often it is asked.
+const LOADED_WITHIN: Duration = Duration::from_secs(30);
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(100);
+const COORDINATOR_LOAD_IN_PROGRESS: i64 = 14;
 /// All replicas that are in sync have it.
 const ALL: i16 = -1;
 
@@ -41,17 +46,22 @@ impl BrokerClient {
         Ok(())
     }
 
-    /// A producer id that nobody else has (InitProducerId v1).
+    /// A producer id that nobody else has (InitProducerId v1). A broker that has only started may have none for a
+    /// while, COORDINATOR_LOAD_IN_PROGRESS: its controller gives it a block of them.
     pub(crate) fn producer_id(&mut self) -> io::Result<i64> {
-        let mut request = Request::new(22, 1);
-        request.number16(-1);
-        request.number32(WRITTEN_IN_MS);
-        self.ask(request)?;
-        let mut fields = Fields::of_answer(&self.answer)?;
-        fields.number::<4>()?;
-        match fields.number::<2>()? {
-            0 => fields.number::<8>(),
-            error => Err(bad(&format!("no producer id: error {error}"))),
+        let until = Instant::now() + LOADED_WITHIN;
+        loop {
+            let mut request = Request::new(22, 1);
+            request.number16(-1);
+            request.number32(WRITTEN_IN_MS);
+            self.ask(request)?;
+            let mut fields = Fields::of_answer(&self.answer)?;
+            fields.number::<4>()?;
+            match fields.number::<2>()? {
+                0 => return fields.number::<8>(),
+                COORDINATOR_LOAD_IN_PROGRESS if Instant::now() < until => thread::sleep(ASKED_AGAIN_AFTER),
+                error => return Err(bad(&format!("no producer id: error {error}"))),
+            }
         }
     }
 
