@@ -36,7 +36,7 @@ use crate::rules::TopicRules;
 use crate::sessions::{Session, SessionLimits, Sessions};
 use crate::topic_changes::TopicChanges;
 use crate::unopened::Unopened;
-use crate::{closing, cutting, flushing, limits, lookups, placing, stopping};
+use crate::{closing, flushing, limits, lookups, placing, stopping, truncating};
 
 /// One core of a broker.
 pub struct Core {
@@ -308,7 +308,7 @@ impl Core {
             }
             Envelope::Flush(partitions, reply) => stopping::flush(self, partitions, reply),
             Envelope::EndLogs(orders, reply) => stopping::end_logs(self, orders, reply),
-            Envelope::CutLogs(orders, reply) => cutting::cut_logs(self, orders, reply),
+            Envelope::TruncateLogs(orders, reply) => truncating::truncate_logs(self, orders, reply),
             Envelope::KnownStates(states, reply) => {
                 let absence = |partition| self.local_absence(partition);
                 let _ = reply.fill(lookups::set_known_states(&mut self.partitions(), &states, absence));

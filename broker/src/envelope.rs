@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
-    CountOrder, CutOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalError, LogCut,
-    LogEnded, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration, Suffix,
+    CountOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalError, LogEnded, LogEnds,
+    LogTruncated, MirrorAppend, MirrorAppended, MirrorGeneration, Suffix, TruncateOrder,
 };
 use tarn_record::validate::ClientBatch;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, Timestamp, TopicId, TopicIdPartition};
@@ -53,7 +53,7 @@ pub enum Envelope {
     /// End the logs of partitions that their mirrors have left.
     EndLogs(Vec<EndOrder>, ReplySlot<Vec<Result<LogEnded, LocalError>>>),
     /// Drop the ends of logs that their mirrors' sources have not.
-    CutLogs(Vec<CutOrder>, ReplySlot<Vec<Result<LogCut, LocalError>>>),
+    TruncateLogs(Vec<TruncateOrder>, ReplySlot<Vec<Result<LogTruncated, LocalError>>>),
     /// What a coordinator knows of mirrored partitions.
     KnownStates(Vec<(TopicIdPartition, KnownState)>, ReplySlot<Vec<Result<(), LocalError>>>),
     /// A request to a coordinator whose partition this core owns.

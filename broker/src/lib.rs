@@ -9,7 +9,6 @@ mod closing;
 mod connections;
 pub mod coordinators;
 pub mod core;
-mod cutting;
 pub mod dispatch;
 pub mod envelope;
 mod expiring;
@@ -40,6 +39,7 @@ pub mod sessions;
 pub mod slots;
 mod stopping;
 pub mod topic_changes;
+mod truncating;
 pub mod unopened;
 #[cfg(test)]
 mod watched_disk;

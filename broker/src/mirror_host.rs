@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tarn_image::MetadataImage;
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
-    CountOrder, CutOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalCluster, LocalError,
-    LogCut, LogEnded, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration, Suffix,
+    CountOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalCluster, LocalError, LogEnded,
+    LogEnds, LogTruncated, MirrorAppend, MirrorAppended, MirrorGeneration, Suffix, TruncateOrder,
 };
 use tarn_mirror::manager::{CoreTask, MirrorCores};
 use tarn_record::{BatchHeader, BrokerId, Epoch, Offset, TopicIdPartition};
@@ -133,9 +133,9 @@ impl LocalCluster for MirrorHost {
         answered(&partitions, sent).await
     }
 
-    async fn cut_logs(&self, orders: Vec<CutOrder>) -> Vec<Result<LogCut, LocalError>> {
+    async fn truncate_logs(&self, orders: Vec<TruncateOrder>) -> Vec<Result<LogTruncated, LocalError>> {
         let partitions: Vec<_> = orders.iter().map(|order| order.partition).collect();
-        let sent = scatter(&self.0, orders, |order| order.partition, Envelope::CutLogs).await;
+        let sent = scatter(&self.0, orders, |order| order.partition, Envelope::TruncateLogs).await;
         answered(&partitions, sent).await
     }
 

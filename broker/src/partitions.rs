@@ -197,7 +197,7 @@ impl Partitions {
                         LocalError::NotLeader(_)
                         | LocalError::Unanswered { .. }
                         | LocalError::NotEnded { .. }
-                        | LocalError::NotCut { .. }
+                        | LocalError::NotTruncated { .. }
                         | LocalError::Export { .. } => MirrorAppended::NotLeader,
                     };
                 };
@@ -291,7 +291,7 @@ impl Partitions {
 
     /// The log of a partition was cut: those who read it are told, and what waits for records that may be gone
     /// is not confirmed any more, whatever is appended in their place.
-    pub fn was_cut(&mut self, partition: TopicIdPartition) {
+    pub fn was_truncated(&mut self, partition: TopicIdPartition) {
         if let Some(replica) = self.replicas.get_mut(&partition) {
             self.removals.extend(replica.take_removals());
         }

@@ -1,5 +1,5 @@
 //! Whether the log here is a beginning of the source's, and from where to go on: the first look. Where that does not
-//! tell, `common_point` finds where the logs part, and `parted` what becomes of the rest.
+//! tell, `common_point` finds where the logs diverge, `divergence` says how, and `consent` what may be dropped.
 //!
 //! Decided before the first append after a start, a move, a resume or an outage, and at every new leader
 //! of the source. The newest epoch of the log here must be known at the source and must not end there below

@@ -8,7 +8,7 @@
 //! Sans-IO: the driver asks what `next` says, and many searches share one request.
 //!
 //! Invariants:
-//! * each answer lowers what is still open, and `limits::PARTING_QUESTIONS_MAX` answers end every search;
+//! * each answer lowers what is still open, and `limits::SEARCH_ANSWERS_MAX` answers end every search;
 //! * what is found was confirmed last: its epoch by the source, and its CRC where that can be compared;
 //! * where nothing is confirmed nothing is common.
 
@@ -240,7 +240,7 @@ impl Search {
     }
 
     fn end_if_too_long(&mut self) {
-        if self.answers > limits::PARTING_QUESTIONS_MAX && !matches!(self.step, Step::Found(_)) {
+        if self.answers > limits::SEARCH_ANSWERS_MAX && !matches!(self.step, Step::Found(_)) {
             self.step = Step::Found(None);
             self.gave_up = true;
         }

@@ -1,4 +1,4 @@
-//! Places in a stop, and in a cut, at which a test can end the process, as a power cut would.
+//! Places in a stop, and in a truncation, at which a test can end the process, as a power cut would.
 //!
 //! In builds with debug assertions the process aborts at the point that `TARN_CRASH_AT` names; in the others
 //! nothing happens. What is to be found then: every step that was done is found done when it is entered again.
@@ -17,17 +17,17 @@ pub const POINTS: [&str; 8] = [
     "stop.completed",
 ];
 
-/// Every point, in the order in which the cut of a log reaches them.
-pub const CUT_POINTS: [&str; 2] = ["cut.exported", "cut.truncated"];
+/// Every point, in the order in which the truncation of a log reaches them.
+pub const TRUNCATION_POINTS: [&str; 2] = ["cut.exported", "cut.truncated"];
 
 static CRASH_AT: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("TARN_CRASH_AT").ok());
 
-/// Ends the process here if it is told to. `point` is one of `POINTS` or `CUT_POINTS`.
+/// Ends the process here if it is told to. `point` is one of `POINTS` or `TRUNCATION_POINTS`.
 pub fn reached(point: &'static str) {
     if !cfg!(debug_assertions) {
         return;
     }
-    debug_assert!(POINTS.contains(&point) || CUT_POINTS.contains(&point), "{point} is no crash point");
+    debug_assert!(POINTS.contains(&point) || TRUNCATION_POINTS.contains(&point), "{point} is no crash point");
     if CRASH_AT.as_deref() == Some(point) {
         std::process::abort();
     }
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn a_process_ends_at_the_point_that_it_is_told_and_at_no_other() {
         if std::env::var_os(CHILD).is_some() {
-            return POINTS.into_iter().chain(CUT_POINTS).for_each(reached);
+            return POINTS.into_iter().chain(TRUNCATION_POINTS).for_each(reached);
         }
         let ended = |point: &str| {
             let mut child = Command::new(std::env::current_exe().expect("it runs"));

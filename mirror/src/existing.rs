@@ -1,7 +1,7 @@
 //! Topics that a mirror shall begin with or try again, and that are here already: what can be said before.
 //!
 //! A courtesy: it spares a topic that cannot be mirrored the binding. The leader of each partition decides
-//! again once nobody can write any more (`alignment`, `parted`). It is answered within a client's request, so all
+//! again once nobody can write any more (`alignment`, `divergence`). It is answered within a client's request, so all
 //! topics are looked at together, and no more is counted than that allows.
 //!
 //! Invariants:

@@ -29,7 +29,7 @@ pub const COMPARED_BATCHES_BYTES: usize = 4 << 20;
 
 /// After so many answers, of the source and of the log here, the search for the point where they part ends with nothing.
 /// Halving a log of 2⁶³ offsets takes 126, and every older leader epoch that only one of them has three.
-pub const PARTING_QUESTIONS_MAX: u32 = 400;
+pub const SEARCH_ANSWERS_MAX: u32 = 400;
 
 /// So many records of those that only a log here has are counted, or as many as the configuration gives up: how many
 /// there are above that makes no difference.
@@ -41,8 +41,8 @@ pub const COUNTED_TOGETHER_MAX: u64 = 10_000_000;
 /// For how long a request to begin with topics waits until they are counted: a client waits not much longer.
 pub const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// How often in a row a log is cut before it is left to an operator: what is cut once and compared goes on.
-pub const CUTS_IN_A_ROW_MAX: u8 = 3;
+/// How often in a row a log is truncated before it is left to an operator: what is truncated once and compared goes on.
+pub const TRUNCATIONS_IN_A_ROW_MAX: u8 = 3;
 
 /// The largest response to a question about metadata, offsets or configurations.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;

@@ -184,40 +184,40 @@ pub struct AbortedTransaction {
 
 /// The order to drop the end of a partition's log, which its source has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CutOrder {
+pub struct TruncateOrder {
     /// The partition. Its gate must be closed, and its topic bound to a mirror that is not stopped.
     pub partition: TopicIdPartition,
     /// The version of the binding that the order follows from.
     pub version: i64,
-    /// Where the log ended when this was decided; one that ends elsewhere now is not cut.
+    /// Where the log ended when this was decided; one that ends elsewhere now is not truncated.
     pub log_end: Offset,
     /// What is dropped.
-    pub cut: Cut,
-    /// From where on the log is copied into a file before it is cut; `None` where nothing that is dropped
+    pub truncate: Truncate,
+    /// From where on the log is copied into a file before it is truncated; `None` where nothing that is dropped
     /// holds a record.
     pub export_from: Option<Offset>,
 }
 
 /// What is dropped of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum Truncate {
     /// Every batch that ends above this offset.
-    From(Offset),
+    To(Offset),
     /// All of it; the log then begins and ends here.
-    All {
+    Fully {
         /// The new log start.
-        begins_at: Offset,
+        start_at: Offset,
     },
 }
 
-/// A log that was cut.
+/// A log that was truncated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogCut {
+pub struct LogTruncated {
     /// The log end now.
     pub log_end: Offset,
     /// Where what was dropped is kept.
     pub export: Option<Export>,
-    /// Why the cut is not on the disk yet, where it is not: a crash would bring back what was dropped.
+    /// Why that is not on the disk yet, where it is not: a crash would bring back what was dropped.
     pub unflushed: Option<Arc<str>>,
 }
 
@@ -297,9 +297,9 @@ pub enum LocalError {
         /// Why.
         reason: String,
     },
-    /// The log cannot be cut as it is, or not yet: nothing was dropped.
-    #[error("the log cannot be cut: {reason}")]
-    NotCut {
+    /// The log cannot be truncated as it is, or not yet: nothing was dropped.
+    #[error("the log cannot be truncated: {reason}")]
+    NotTruncated {
         /// The partition.
         partition: TopicIdPartition,
         /// Why.
@@ -328,8 +328,8 @@ impl LocalError {
     pub fn reason(&self) -> Reason {
         match self {
             LocalError::Storage { .. } | LocalError::Export { .. } => Reason::DestinationStorage,
-            // It is compared again, and what is to be cut decided anew.
-            LocalError::NotCut { .. } => Reason::ComparingHistories,
+            // It is compared again, and what is to be dropped decided anew.
+            LocalError::NotTruncated { .. } => Reason::ComparingHistories,
             LocalError::Unanswered { .. } | LocalError::NotLeader(_) | LocalError::NotEnded { .. } => {
                 Reason::DestinationNoLeader
             }
@@ -398,7 +398,7 @@ pub trait LocalCluster: Clone + 'static {
     /// Copies the ends of logs into files, then drops them; each file is durable before a byte is dropped, and a
     /// copy that fails drops nothing. An order that is repeated takes over the files of the attempt before. One answer for
     /// each order, in their order.
-    async fn cut_logs(&self, orders: Vec<CutOrder>) -> Vec<Result<LogCut, LocalError>>;
+    async fn truncate_logs(&self, orders: Vec<TruncateOrder>) -> Vec<Result<LogTruncated, LocalError>>;
 
     /// Opens or closes gates. One answer for each, in their order, with the generation now in force; NotLeader
     /// also where the owning core does not know the binding's version yet.

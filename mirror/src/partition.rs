@@ -3,7 +3,7 @@
 //! Every fact that arrives is written down here, and `want` reads the next step from the facts alone, so a
 //! partition that starts, restarts, moves or recovers goes one way: read the state, compare histories,
 //! raise the epoch, write MIRRORING once, open the gate, fetch. What is done with a log that the source has not is in
-//! `cutting`, how it goes on after a failure in `failing`, the way to STOPPED in `stopping`, and what is shown of all
+//! `truncating`, how it goes on after a failure in `failing`, the way to STOPPED in `stopping`, and what is shown of all
 //! this in `shown`. Sans-IO; owned by the manager.
 //!
 //! Invariants:
@@ -15,10 +15,10 @@
 //! * a state is written only where it may follow the one before;
 //! * waiting for the source's metadata or for this cluster is no failure.
 
-mod cutting;
 mod failing;
 mod shown;
 mod stopping;
+mod truncating;
 
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ use crate::alignment::Content;
 use crate::gaps::{Gap, Gaps};
 use crate::limits;
 use crate::local_cluster::{LastPosition, MirrorGeneration};
-use crate::parted::Cutting;
 use crate::reasons::Reason;
 use crate::source::metadata::SourceLeader;
 use crate::state::MirrorState;
-use cutting::{Cuts, Histories};
+use crate::truncation::TruncationPlan;
 pub use failing::RetryPolicy;
 use failing::Trouble;
 use stopping::Stop;
+use truncating::{Histories, Truncations};
 
 /// What the metadata says of a mirrored partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub enum Want {
     /// To find where they part from this broker's.
     Search(SourceLeader),
     /// To have the end of the log dropped, which its source has not.
-    Cut(Cutting),
+    Truncate(TruncationPlan),
     /// To have the controller raise the leader epoch above this.
     RaiseEpoch(Epoch),
     /// To have the gate closed.
@@ -139,7 +139,7 @@ pub struct Partition {
     persisted: Option<Persisted>,
     source: Option<SourceLeader>,
     histories: Histories,
-    cuts: Cuts,
+    truncations: Truncations,
     gate: GateNow,
     /// The leader epoch here must be above this: a batch has it.
     behind: Option<Epoch>,
@@ -153,8 +153,8 @@ pub struct Partition {
     failure: Option<Trouble>,
     /// Why it waits for an operator. Whatever else goes wrong meanwhile does not make it go on.
     terminal: Option<(Reason, Arc<str>)>,
-    /// The source said that histories have parted, and comparing them has not ended that yet.
-    parted: bool,
+    /// The source said that histories diverge, and comparing them has not ended that yet.
+    said_diverged: bool,
     /// Failures since something was appended.
     attempts: u16,
     /// Those of them after so many of which it is given up.
@@ -176,7 +176,7 @@ impl Partition {
             persisted: None,
             source: None,
             histories: Histories::Open,
-            cuts: Cuts::default(),
+            truncations: Truncations::default(),
             gate: GateNow::MustClose,
             behind: None,
             raising: None,
@@ -185,7 +185,7 @@ impl Partition {
             held: None,
             failure: None,
             terminal: None,
-            parted: false,
+            said_diverged: false,
             attempts: 0,
             attempts_used: 0,
             holds: 0,
@@ -282,7 +282,7 @@ impl Partition {
     /// source that may never answer, nor for a copy that takes as long as the disk does; its gate, which it closes
     /// first, keeps what was ordered before from cutting the log. True where there was one; its end must not be told.
     pub fn gives_up_step(&mut self) -> bool {
-        let takes_long = matches!(self.busy, Some(Want::Compare(_) | Want::Search(_) | Want::Cut(_)));
+        let takes_long = matches!(self.busy, Some(Want::Compare(_) | Want::Search(_) | Want::Truncate(_)));
         let gives_up = takes_long && self.bound.desired != DesiredState::Mirroring;
         if gives_up {
             self.busy = None;
@@ -296,11 +296,11 @@ impl Partition {
             self.held = None;
             self.failure = None;
             self.terminal = None;
-            self.parted = false;
+            self.said_diverged = false;
             (self.attempts, self.attempts_used, self.holds) = (0, 0, 0);
             self.gaps = Gaps::default();
             self.stop = Stop::default();
-            self.cuts.rebound();
+            self.truncations.rebound();
             // Histories are compared before the first append under a new version.
             self.histories = Histories::Open;
             if !self.in_lane {
@@ -326,7 +326,7 @@ impl Partition {
 
     /// The coordinator has answered.
     pub fn state_read(&mut self, persisted: Persisted) {
-        self.cuts.read(&persisted);
+        self.truncations.read(&persisted);
         self.persisted = Some(persisted);
         self.went_well();
     }
@@ -335,7 +335,7 @@ impl Partition {
     pub fn state_written(&mut self, state: MirrorState, state_epoch: i32, version: i64) {
         let why = match state {
             MirrorState::Failed => self.terminal.as_ref(),
-            MirrorState::Mirroring => self.cuts.notice(),
+            MirrorState::Mirroring => self.truncations.notice(),
             _ => None,
         };
         let before = self.persisted.as_ref();
@@ -353,7 +353,7 @@ impl Partition {
             previous,
             position: before.and_then(|before| before.position),
         });
-        self.cuts.reported();
+        self.truncations.reported();
         self.went_well();
     }
 
@@ -433,7 +433,7 @@ impl Partition {
 
     /// What its lane fetched is appended, or nothing is missing: what failed before is over.
     pub fn goes_on(&mut self) {
-        self.parted = false;
+        self.said_diverged = false;
         self.doubted = false;
         (self.attempts, self.attempts_used, self.holds) = (0, 0, 0);
         self.held = None;
@@ -442,8 +442,8 @@ impl Partition {
 
     /// The source says that its history is another one than ours. That is compared, which finds what is wrong,
     /// if anything. True where it was compared for that already and nothing was found.
-    pub fn parted(&mut self) -> bool {
-        std::mem::replace(&mut self.parted, true)
+    pub fn said_diverged(&mut self) -> bool {
+        std::mem::replace(&mut self.said_diverged, true)
     }
 
     /// A batch of the source has this epoch, which is above ours.
@@ -479,15 +479,15 @@ impl Partition {
     }
 
     fn want_to_fetch(&self, now_ms: u64) -> Want {
-        if self.must_flush_cut() {
+        if self.must_flush_truncation() {
             return Want::Flush;
         }
         let Some(source) = self.source else { return Want::SourceMetadata };
         let aligned = match &self.histories {
             Histories::Open => return Want::Compare(source),
             Histories::Apart(_) => return Want::Search(source),
-            Histories::Parted(_) if self.gate != GateNow::Closed => return Want::CloseGate,
-            Histories::Parted(cutting) => return Want::Cut(*cutting),
+            Histories::Diverged(_) if self.gate != GateNow::Closed => return Want::CloseGate,
+            Histories::Diverged(plan) => return Want::Truncate(*plan),
             Histories::Same(aligned) => *aligned,
         };
         if let Some(want) = self.want_epoch(now_ms) {

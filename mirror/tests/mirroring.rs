@@ -4,14 +4,14 @@
 mod cluster;
 #[path = "mirroring/cut_link.rs"]
 mod cut_link;
+#[path = "mirroring/diverged.rs"]
+mod diverged;
 #[path = "mirroring/existing.rs"]
 mod existing;
 #[path = "mirroring/lane_identity.rs"]
 mod lane_identity;
 #[path = "mirroring/log.rs"]
 mod log;
-#[path = "mirroring/parted.rs"]
-mod parted;
 #[path = "mirroring/restored.rs"]
 mod restored;
 #[path = "mirroring/shown.rs"]
@@ -287,7 +287,7 @@ fn a_partition_that_nobody_fetches_does_not_look_fresh_because_another_is_fetche
 }
 
 #[test]
-fn a_source_that_says_that_histories_have_parted_is_compared_with_and_no_gap_is_shown() {
+fn a_source_that_says_that_histories_diverge_is_compared_with_and_no_gap_is_shown() {
     let source = Source::new("source");
     source.topic("orders", 1, 0);
     produce(&source, "orders", 0, 3);
@@ -295,7 +295,7 @@ fn a_source_that_says_that_histories_have_parted_is_compared_with_and_no_gap_is_
     let cluster = Cluster::new(source.state().port, "orders");
     let mirror = Mirroring::begin(&cluster);
     eventually(|| caught_up(&source, &cluster, "orders", 1));
-    source.state().says_parted = true;
+    source.state().says_diverged = true;
     let standing = eventually_some(|| {
         let standing = mirror.standing(&cluster, "orders", 0).expect("it is mirrored");
         assert_ne!(standing.reason, Some(Reason::SourceGap), "{standing:?}");
@@ -303,8 +303,8 @@ fn a_source_that_says_that_histories_have_parted_is_compared_with_and_no_gap_is_
     });
     // Comparing finds nothing, and it says so again: it is the source that is wrong.
     assert_eq!(standing.reason, Some(Reason::SourceError));
-    assert!(standing.message.is_some_and(|said| said.contains("has parted from ours")));
-    source.state().says_parted = false;
+    assert!(standing.message.is_some_and(|said| said.contains("has diverged from ours")));
+    source.state().says_diverged = false;
     produce(&source, "orders", 0, 1);
     eventually(|| caught_up(&source, &cluster, "orders", 1));
     let well = |now: &Standing| now.state == MirrorState::Mirroring && now.reason.is_none();
@@ -353,7 +353,7 @@ fn a_source_that_lost_records_fails_the_partition_and_nothing_is_dropped() {
     assert!(message.contains(&format!("offsets {} to {}", end - 3, end - 1)), "{message}");
     let partition = cluster.partition("orders", 0).expect("it was begun");
     assert_eq!(cluster.state().logs[&partition].end(), end);
-    assert!(cluster.state().cuts.is_empty());
+    assert!(cluster.state().truncations.is_empty());
 }
 
 #[test]

@@ -1,16 +1,16 @@
 //! One partition's replica and what waits on it.
 
-pub(crate) mod cutting;
 pub(crate) mod ending;
 mod guard;
 mod leader;
 mod leadership;
 mod ordered;
+pub(crate) mod truncating;
 pub mod waiting;
 
-pub use cutting::{CutWork, NotCut, ReadyToCut};
 pub use ending::{Behind, LookBehind, NotEnded};
 pub use guard::{Binding, WriteRefused};
 pub use leader::{Isolation, ProduceError, Replica};
 pub use leadership::Leadership;
 pub use ordered::NotOrdered;
+pub use truncating::{NotTruncated, ReadyToTruncate, TruncationWork};

@@ -89,7 +89,7 @@ fn a_source_that_answers_whatever_it_likes_ends_every_search() {
                 Ask::BatchThere(_) => search.batch_there(&BatchThere::Larger),
                 Ask::Found(_) => {}
             }
-            assert!(answers <= limits::PARTING_QUESTIONS_MAX + 1, "{answer:?}");
+            assert!(answers <= limits::SEARCH_ANSWERS_MAX + 1, "{answer:?}");
         }
     }
 }
@@ -176,7 +176,7 @@ fn ended(ours: &Log, theirs: &Log, logs: Logs) -> (Search, u32) {
             Ask::Found(_) => return (search, asked),
         }
         asked += 1;
-        assert!(asked <= limits::PARTING_QUESTIONS_MAX + 1, "it ends");
+        assert!(asked <= limits::SEARCH_ANSWERS_MAX + 1, "it ends");
     }
 }
 

@@ -1,9 +1,8 @@
 //! Comparing the histories of partitions with one source broker, many at once: epochs and ends for all of
 //! them, and the newest batch of those whose epochs and ends agree. Where that does not prove that the log here is a
-//! beginning of the source's, `parting` goes on: in work of its own, which those that agree do not wait for.
+//! beginning of the source's, `search` goes on: in work of its own, which those that agree do not wait for.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tarn_record::{BatchHeader, TopicIdPartition};
@@ -11,19 +10,20 @@ use tarn_transport::Endpoint;
 use tarn_wire::ErrorCode;
 
 use super::job::{Item, Outcome, Site, Work};
-use super::parting::Open;
+use super::policies::with_policies;
 use super::positions;
+use super::search::Open;
 use crate::alignment::{
     Apart, BatchThere, Content, GoOn, SameBatch, SourceLog, align, compare_batch, has_batch_to_compare,
 };
+use crate::divergence::Alignment;
 use crate::local_cluster::{LastPosition, LocalCluster};
-use crate::parted::Alignment;
 use crate::partition::Want;
 use crate::reasons::Reason;
+use crate::source::SourceError;
 use crate::source::batches::{self, BatchLimits, BatchQuestion, Unanswered};
 use crate::source::metadata::SourceLeader;
 use crate::source::offsets::{self, Question};
-use crate::source::{SourceError, configs};
 
 /// A partition whose log here is known.
 pub(super) struct Asked {
@@ -244,38 +244,21 @@ async fn look_at_others(
     open: &mut Vec<Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
 ) {
-    let topics: BTreeSet<Arc<str>> =
-        other.iter().map(|(agrees, _)| agrees.asked.question.topic.clone()).collect();
-    if topics.is_empty() {
-        return;
-    }
-    let topics: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
-    let compacted = match site.connections.to(endpoint).await {
-        Ok(client) => configs::compacted(&client, &topics).await,
-        Err(error) => Err(error),
-    };
-    for (Agrees { asked, source, go_on, ours }, there) in other {
-        let is_compacted = match &compacted {
-            Ok(compacted) => compacted.get(&*asked.question.topic).copied(),
-            Err(error) => {
-                outcomes.insert(asked.index, unreached(error));
-                continue;
-            }
-        };
-        let is_compacted = is_compacted.map(|there| there || asked.question.ours.compacted);
+    let other = with_policies(site, endpoint, other, |(agrees, _)| &agrees.asked, outcomes).await;
+    for ((Agrees { asked, source, go_on, ours }, there), compacted_there) in other {
+        let is_compacted = compacted_there || asked.question.ours.compacted;
         let outcome = match (is_compacted, there) {
-            (None, _) => Outcome::SourceLost(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-            (Some(true), _) => Outcome::Compared(asked.leader, Box::new(Alignment::GoOn(go_on))),
-            (Some(false), InItsPlace::Another(why)) => {
+            (true, _) => Outcome::Compared(asked.leader, Box::new(Alignment::GoOn(go_on))),
+            (false, InItsPlace::Another(why)) => {
                 open.push(Open { asked, source, why });
                 continue;
             }
             // That is waited for in work of its own.
-            (Some(false), InItsPlace::Nothing) if matches!(site.work, Work::Compare(_)) => {
+            (false, InItsPlace::Nothing) if matches!(site.work, Work::Compare(_)) => {
                 open.push(Open { asked, source, why: not_sent(&ours) });
                 continue;
             }
-            (Some(false), InItsPlace::Nothing) => sends_nothing(&ours),
+            (false, InItsPlace::Nothing) => sends_nothing(&ours),
         };
         outcomes.insert(asked.index, outcome);
     }

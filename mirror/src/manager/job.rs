@@ -11,15 +11,18 @@ use tarn_wire::ErrorCode;
 use super::board::Question;
 use super::shared::Shared;
 use crate::alignment::Content;
+use crate::divergence::Alignment;
 use crate::fetch::budget::FetchBudget;
 use crate::known::SourceKnown;
-use crate::local_cluster::{Export, LastPosition, LocalError, LogCut, LogEnded, LogEnds, MirrorGeneration};
-use crate::parted::{Alignment, Cutting};
+use crate::local_cluster::{
+    Export, LastPosition, LocalError, LogEnded, LogEnds, LogTruncated, MirrorGeneration,
+};
 use crate::partition::{Bound, Persisted, Want};
 use crate::reasons::Reason;
 use crate::source::connections::Connections;
 use crate::source::metadata::SourceLeader;
 use crate::state::MirrorState;
+use crate::truncation::TruncationPlan;
 
 /// The kinds of work; of each, one request at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +45,7 @@ pub(super) enum Work {
     /// Ending logs for the mirror.
     EndLogs,
     /// Dropping what the source has not.
-    Cut,
+    Truncate,
 }
 
 impl Work {
@@ -57,7 +60,7 @@ impl Work {
             Want::RaiseEpoch(_) => Some(Work::RaiseEpochs),
             Want::Flush => Some(Work::Flush),
             Want::EndLog => Some(Work::EndLogs),
-            Want::Cut(_) => Some(Work::Cut),
+            Want::Truncate(_) => Some(Work::Truncate),
             Want::Nothing | Want::Wait(_) | Want::SourceMetadata | Want::Fetch(..) | Want::LeaveLane => None,
         }
     }
@@ -73,7 +76,7 @@ impl Work {
             | Work::RaiseEpochs
             | Work::Flush
             | Work::EndLogs
-            | Work::Cut => PartitionIndex(0),
+            | Work::Truncate => PartitionIndex(0),
         };
         Work::of(want, coordinator) == Some(self)
     }
@@ -84,7 +87,7 @@ impl Work {
             Work::ReadStates(_) | Work::WriteStates(_) => Reason::CoordinatorUnavailable,
             Work::Gates | Work::Compare(_) | Work::Search(_) => Reason::DestinationNoLeader,
             Work::RaiseEpochs => Reason::ControllerUnavailable,
-            Work::Flush | Work::EndLogs | Work::Cut => Reason::DestinationStorage,
+            Work::Flush | Work::EndLogs | Work::Truncate => Reason::DestinationStorage,
         }
     }
 
@@ -119,7 +122,7 @@ pub(super) struct Item {
     /// Up to where the mirror had filled the log when it was last stopped.
     pub(super) last_position: Option<LastPosition>,
     /// What is to be written down of what was cut.
-    pub(super) cut_notice: Option<(Reason, Arc<str>)>,
+    pub(super) truncation_notice: Option<(Reason, Arc<str>)>,
     /// What was exported last, where no report names it yet.
     pub(super) unreported: Option<Export>,
     /// The last mirror position of the stop that is under way.
@@ -147,7 +150,7 @@ pub(super) enum Outcome {
     GateOpened(MirrorGeneration),
     /// Histories were compared with this leader's.
     Compared(SourceLeader, Box<Alignment>),
-    /// They may have parted, and why: the common point is to be searched for.
+    /// They may have diverged, and why: the common point is to be searched for.
     Apart(SourceLeader, String),
     /// The controller has raised the leader epoch above this; the metadata will show it.
     Raised(Epoch),
@@ -158,9 +161,9 @@ pub(super) enum Outcome {
     /// The owning core does not end the log.
     EndRefused(Reason, String),
     /// The log was cut as decided under this version of the binding.
-    Cut(Cutting, Box<LogCut>, i64),
+    Truncated(TruncationPlan, Box<LogTruncated>, i64),
     /// The owning core does not cut the log as it is.
-    CutRefused(Reason, String),
+    TruncationRefused(Reason, String),
     /// The source's broker does not lead it.
     SourceLost(ErrorCode),
     /// It went wrong.

@@ -403,8 +403,8 @@ impl Mirror {
         }
         let (reason, message) = match why {
             Leaving::Reconnected => return,
-            Leaving::Parted(why) if partition.parted() => (Reason::SourceError, why),
-            Leaving::Parted(_) => return,
+            Leaving::Diverged(why) if partition.said_diverged() => (Reason::SourceError, why),
+            Leaving::Diverged(_) => return,
             Leaving::EpochBehind(epoch) => return partition.fell_behind(epoch),
             Leaving::Moved(Some(hint), code) => return self.moved(at, hint, code, context),
             Leaving::Moved(None, code) | Leaving::Unknown(code) => {

@@ -18,7 +18,7 @@ use tarn_wire::messages::{BumpLeaderEpochsRequest, ReadMirrorStatesRequest, Writ
 use tarn_wire::{ErrorCode, Str};
 
 use super::job::{Item, Outcome, Site, Work};
-use super::{compare, cutting, ending, parting};
+use super::{compare, ending, search, truncating};
 use crate::crash_points;
 use crate::fetch::progress::Clock;
 use crate::limits;
@@ -42,16 +42,16 @@ pub(super) async fn run(
             Work::WriteStates(_) => write_states(site, cluster, &items).await,
             Work::Gates => set_gates(cluster, &items).await,
             Work::Compare(_) => compare::compare(site, cluster, &items).await,
-            Work::Search(_) => parting::search(site, cluster, &items).await,
+            Work::Search(_) => search::search(site, cluster, &items).await,
             Work::RaiseEpochs => raise_epochs(cluster, &items).await,
             Work::Flush => ending::flush(cluster, &items).await,
             Work::EndLogs => ending::end_logs(site, cluster, &items).await,
-            Work::Cut => cutting::cut(cluster, &items).await,
+            Work::Truncate => truncating::truncate(cluster, &items).await,
         }
     };
-    // A comparison or a search waits for the source as well, within the limits of each call to it; a cut for a copy
+    // A comparison or a search waits for the source as well, within the limits of each call to it; a truncation for a copy
     // that takes as long as the disk does, and whose answer says what was dropped.
-    if let Work::Compare(_) | Work::Search(_) | Work::Cut = work {
+    if let Work::Compare(_) | Work::Search(_) | Work::Truncate = work {
         return here.await;
     }
     match timeout(limits::LOCAL_ANSWER_MAX, here).await {
@@ -189,7 +189,7 @@ fn state_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePartition {
     let is_failed = state == MirrorState::Failed;
     let said = match state {
         MirrorState::Failed => item.trouble.as_ref(),
-        MirrorState::Mirroring => item.cut_notice.as_ref(),
+        MirrorState::Mirroring => item.truncation_notice.as_ref(),
         _ => None,
     };
     let of_stop = match state {

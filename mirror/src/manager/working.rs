@@ -12,15 +12,16 @@ use super::mirror::{Context, Member, Mirror};
 use super::shared::{Event, NodeLimits};
 use super::work;
 use crate::alignment::GoOn;
+use crate::divergence::Alignment;
 use crate::fetch::budget::FetchBudget;
 use crate::gaps::Gap;
 use crate::limits;
-use crate::local_cluster::{LocalCluster, LogCut};
+use crate::local_cluster::{LocalCluster, LogTruncated};
 use crate::metrics::MirrorMetrics;
-use crate::parted::{Alignment, Cutting};
 use crate::partition::{Partition, Want};
 use crate::reasons::Reason;
 use crate::state::MirrorState;
+use crate::truncation::TruncationPlan;
 
 impl Mirror {
     /// Begins the work that partitions queue for, each kind once at a time.
@@ -94,7 +95,7 @@ impl Mirror {
                 trouble: member.partition.trouble(),
                 content: member.partition.content(),
                 last_position: member.partition.last_position(),
-                cut_notice: member.partition.cut_notice(),
+                truncation_notice: member.partition.truncation_notice(),
                 unreported: member.partition.unreported().cloned(),
                 position: member.partition.position(),
                 ended: member.partition.ended().cloned(),
@@ -159,9 +160,9 @@ impl Mirror {
                     partition.apart(why.into());
                 }
             }
-            Outcome::Cut(cutting, done, version) => self.cut(at, &cutting, &done, version, context),
-            Outcome::CutRefused(reason, why) => {
-                partition.cut_refused();
+            Outcome::Truncated(plan, done, version) => self.truncated(at, &plan, &done, version, context),
+            Outcome::TruncationRefused(reason, why) => {
+                partition.truncation_refused();
                 self.fail(at, reason, why.into(), context);
             }
             Outcome::SourceLost(code) => self.source_lost(at, code, context),
@@ -188,16 +189,16 @@ impl Mirror {
         }
     }
 
-    fn cut(
+    fn truncated(
         &mut self,
         at: TopicIdPartition,
-        cutting: &Cutting,
-        done: &LogCut,
+        plan: &TruncationPlan,
+        done: &LogTruncated,
         version: i64,
         context: &Context<'_>,
     ) {
         let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
-        partition.cut(cutting, done, version);
+        partition.truncated(plan, done, version);
         if let Some(export) = &done.export {
             let metrics = &context.shared.metrics;
             metrics.exports.add(1);

@@ -28,7 +28,7 @@ impl Partition {
             Some(MirrorState::Failed) if !is_to_mirror => MirrorState::Failed,
             _ if self.bound.desired == DesiredState::Paused => MirrorState::Paused,
             Some(MirrorState::Mirroring) if self.in_lane && !self.doubted => MirrorState::Mirroring,
-            Some(MirrorState::Mirroring) if self.is_to_be_cut() => MirrorState::UleRecovery,
+            Some(MirrorState::Mirroring) if self.is_to_be_truncated() => MirrorState::UleRecovery,
             _ if waits_for_epoch => MirrorState::EpochFencing,
             None | Some(MirrorState::Mirroring | MirrorState::Paused) => MirrorState::LogAlignment,
             Some(MirrorState::Failed) if self.is_older(persisted) => MirrorState::LogAlignment,
@@ -68,7 +68,7 @@ impl Partition {
         if let Some(searched) = self.search_notice().filter(|_| is_to_mirror) {
             return Some(searched);
         }
-        match (self.gaps.said(), self.cuts.notice()) {
+        match (self.gaps.said(), self.truncations.notice()) {
             (None, cut) => cut.cloned(),
             (Some(missed), None) => Some((Reason::SourceGap, missed.into())),
             (Some(missed), Some((_, cut))) => Some((Reason::SourceGap, format!("{missed}; {cut}").into())),

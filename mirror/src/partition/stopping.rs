@@ -110,7 +110,7 @@ impl Partition {
 
     /// All of the log is durable and committed, and ends here.
     pub fn flushed(&mut self, ends: &LogEnds) {
-        self.cut_is_flushed();
+        self.truncation_is_flushed();
         // It was opened or bound anew since: what was flushed is not the end.
         if self.gate == GateNow::Closed && self.bound.desired == DesiredState::Stopping {
             self.stop.flushed = Some(LastPosition { epoch: ends.latest_epoch, offset: ends.log_end });

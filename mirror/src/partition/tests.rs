@@ -4,8 +4,9 @@ use super::*;
 use crate::alignment::GoOn;
 use crate::backoff::Backoff;
 use crate::common_point::CommonPoint;
-use crate::local_cluster::{Export, LogCut, LogEnded, LogEnds, Suffix};
-use crate::parted::{Alignment, Ground, Parted};
+use crate::divergence::{Alignment, Divergence};
+use crate::local_cluster::{Export, LogEnded, LogEnds, LogTruncated, Suffix};
+use crate::truncation::Ground;
 use proptest::prelude::*;
 
 pub(super) const POLICY: RetryPolicy =
@@ -264,10 +265,10 @@ fn a_log_that_has_diverged_fails_for_good() {
 #[test]
 fn a_source_that_says_twice_that_histories_have_parted_is_wrong_where_nothing_is_found() {
     let mut partition = fetched();
-    assert!(!partition.parted(), "comparing them comes first");
-    assert!(partition.parted());
+    assert!(!partition.said_diverged(), "comparing them comes first");
+    assert!(partition.said_diverged());
     partition.goes_on();
-    assert!(!partition.parted(), "what was appended since has ended it");
+    assert!(!partition.said_diverged(), "what was appended since has ended it");
 }
 
 #[test]
@@ -310,7 +311,7 @@ fn local_records_fail_for_good_and_a_new_version_aligns_again() {
     let mut partition = partition();
     partition.state_read(persisted(MirrorState::LogAlignment));
     partition.source_seen(Some(leader(1, 5)));
-    partition.compared(&Alignment::LocalRecords(parted(5)), Some(100));
+    partition.compared(&Alignment::LocalRecords(divergence(5)), Some(100));
     assert_eq!(partition.want(0), Want::WriteState(MirrorState::Failed));
     assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::LocalRecords));
     partition.state_written(MirrorState::Failed, 4, 1);
@@ -562,7 +563,7 @@ proptest! {
                     match partition.want(now) {
                         Want::Compare(_) => partition.apart("it ends there before".into()),
                         Want::Search(_) => {
-                            partition.compared(&Alignment::Diverged(parted(records)), Some(2));
+                            partition.compared(&Alignment::Diverged(divergence(records)), Some(2));
                         }
                         _ => {}
                     }
@@ -578,11 +579,11 @@ proptest! {
                         prop_assert_eq!(persisted, Some(MirrorState::Mirroring));
                         prop_assert_eq!(partition.bound().desired, DesiredState::Mirroring);
                     }
-                    if let Want::Cut(cutting) = want {
+                    if let Want::Truncate(plan) = want {
                         prop_assert_eq!(partition.gate, GateNow::Closed);
                         prop_assert_eq!(partition.bound().desired, DesiredState::Mirroring);
                         let is_allowed = partition.bound().truncation == Truncation::Allowed;
-                        prop_assert!(is_allowed || cutting.ground == Ground::Configured);
+                        prop_assert!(is_allowed || plan.ground == Ground::Configured);
                     }
                     if let Want::WriteState(next) = want {
                         let before = partition.persisted.as_ref().and_then(|persisted| persisted.state);
@@ -680,7 +681,7 @@ fn do_step(partition: &mut Partition, want: Want, now_ms: u64) {
         }
         Want::SourceMetadata => partition.source_seen(Some(leader(1, 5))),
         Want::Compare(_) | Want::Search(_) => partition.compared(&go_on(), None),
-        Want::Cut(cutting) => partition.cut(&cutting, &cut(), partition.bound().version),
+        Want::Truncate(plan) => partition.truncated(&plan, &truncated(), partition.bound().version),
         Want::RaiseEpoch(above) => partition.raise_asked(above, now_ms),
         Want::CloseGate => partition.gate_closed(),
         Want::OpenGate => partition.gate_opened(MirrorGeneration(1)),
@@ -742,12 +743,12 @@ pub(super) fn go_on() -> Alignment {
 }
 
 pub(super) fn diverged() -> Alignment {
-    Alignment::Diverged(parted(5))
+    Alignment::Diverged(divergence(5))
 }
 
 /// A log of which the source has the first five offsets of ten.
-pub(super) fn parted(records: u64) -> Parted {
-    Parted {
+pub(super) fn divergence(records: u64) -> Divergence {
+    Divergence {
         why: "it ends at 5 there".into(),
         common: Some(CommonPoint { epoch: Epoch(1), offset: Offset(5) }),
         log_start: Offset(0),
@@ -760,7 +761,7 @@ pub(super) fn parted(records: u64) -> Parted {
     }
 }
 
-pub(super) fn cut() -> LogCut {
+pub(super) fn truncated() -> LogTruncated {
     let export = Export {
         broker: BrokerId(1),
         path: "/exports/t-0".into(),
@@ -769,5 +770,5 @@ pub(super) fn cut() -> LogCut {
         records: 5,
         bytes: 99,
     };
-    LogCut { log_end: Offset(5), export: Some(export), unflushed: None }
+    LogTruncated { log_end: Offset(5), export: Some(export), unflushed: None }
 }

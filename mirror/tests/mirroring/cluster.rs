@@ -74,7 +74,7 @@ pub(crate) struct State {
     /// The logs of this topic cannot be read.
     pub(crate) cannot_read: Option<TopicId>,
     /// Owning cores cut no log.
-    pub(crate) cuts_nothing: bool,
+    pub(crate) truncates_nothing: bool,
     /// Replicas of this cluster lack the last record of every log.
     pub(crate) lacks_replicas: bool,
     /// Owning cores end no log.
@@ -88,7 +88,7 @@ pub(crate) struct State {
     /// What is to be dropped cannot be exported.
     pub(crate) exports_nothing: bool,
     /// Every order to cut a log that was carried out, with what was dropped and exported.
-    pub(crate) cuts: Vec<(CutOrder, Vec<ValidBatch>)>,
+    pub(crate) truncations: Vec<(TruncateOrder, Vec<ValidBatch>)>,
     /// How many orders were refused for want of an export.
     pub(crate) exports_failed: usize,
 }
@@ -516,27 +516,27 @@ impl LocalCluster for Cluster {
         positions.into_iter().map(ending).collect()
     }
 
-    async fn cut_logs(&self, orders: Vec<CutOrder>) -> Vec<Result<LogCut, LocalError>> {
-        self.count("cut");
+    async fn truncate_logs(&self, orders: Vec<TruncateOrder>) -> Vec<Result<LogTruncated, LocalError>> {
+        self.count("truncate");
         if self.state().copies_for_ever {
             return std::future::pending().await;
         }
-        let cut = |order: CutOrder| {
+        let cut = |order: TruncateOrder| {
             let mut state = self.state();
             let partition = order.partition;
             if state.exports_nothing && order.export_from.is_some() {
                 state.exports_failed += 1;
                 return Err(LocalError::Export { partition, reason: "it cannot be written".into() });
             }
-            if state.cuts_nothing {
-                return Err(LocalError::NotCut { partition, reason: "it has changed".into() });
+            if state.truncates_nothing {
+                return Err(LocalError::NotTruncated { partition, reason: "it has changed".into() });
             }
             let log = state.logs.get_mut(&partition).expect("it is led here");
             let (done, dropped) =
-                log.cut(&order).map_err(|reason| LocalError::NotCut { partition, reason })?;
+                log.truncate(&order).map_err(|reason| LocalError::NotTruncated { partition, reason })?;
             let unflushed = state.disk_is_full.then(|| full_disk(partition).to_string().into());
-            state.cuts.push((order, dropped));
-            Ok(LogCut { unflushed, ..done })
+            state.truncations.push((order, dropped));
+            Ok(LogTruncated { unflushed, ..done })
         };
         orders.into_iter().map(cut).collect()
     }

@@ -84,13 +84,16 @@ impl Log {
     }
 
     /// Drops what is ordered; says what that was.
-    pub(crate) fn cut(&mut self, order: &CutOrder) -> Result<(LogCut, Vec<ValidBatch>), String> {
+    pub(crate) fn truncate(
+        &mut self,
+        order: &TruncateOrder,
+    ) -> Result<(LogTruncated, Vec<ValidBatch>), String> {
         if self.gate.is_some() || order.log_end.0 != self.end() {
             return Err(format!("its gate is {:?} and its end {}", self.gate, self.end()));
         }
-        let from = match order.cut {
-            Cut::From(offset) => offset,
-            Cut::All { .. } => Offset(self.start),
+        let from = match order.truncate {
+            Truncate::To(offset) => offset,
+            Truncate::Fully { .. } => Offset(self.start),
         };
         let holds_records = self.suffix(from, u64::MAX).records > 0;
         if holds_records && order.export_from.is_none() {
@@ -108,10 +111,10 @@ impl Log {
         let mut dropped = self.batches.split_off(kept);
         dropped.retain(|batch| order.export_from.is_some_and(|from| batch.header().next_offset() > from));
         self.reset = self.reset.filter(|(offset, _)| *offset < from.0);
-        if let Cut::All { begins_at } = order.cut {
-            self.start = begins_at.0;
+        if let Truncate::Fully { start_at } = order.truncate {
+            self.start = start_at.0;
         }
-        Ok((LogCut { log_end: Offset(self.end()), export, unflushed: None }, dropped))
+        Ok((LogTruncated { log_end: Offset(self.end()), export, unflushed: None }, dropped))
     }
 
     /// What a client writes in this leader epoch.

@@ -35,8 +35,8 @@ pub(crate) struct State {
     pub(crate) mirrors: Vec<(String, String)>,
     /// Its brokers compact every topic by default.
     pub(crate) compacted: bool,
-    /// Says of every partition that its history has parted from the fetcher's.
-    pub(crate) says_parted: bool,
+    /// Says of every partition that its history diverges from the fetcher's.
+    pub(crate) says_diverged: bool,
     /// Answers every fetch with this error of its session.
     pub(crate) refuses_sessions: Option<ErrorCode>,
     /// Holds fetches of sessions back by a quota for so many milliseconds each: no partition is in their answers.
@@ -236,7 +236,7 @@ impl Source {
     fn read(&self, request: &FetchRequest) -> FetchResponse {
         let mut state = self.state();
         let mut response = FetchResponse::default();
-        let State { topics, damage_next, says_parted, says_ends_late_by, sends_nothing_below, .. } =
+        let State { topics, damage_next, says_diverged, says_ends_late_by, sends_nothing_below, .. } =
             &mut *state;
         let compares = request.session_epoch == -1;
         let mut room = Room { bytes: request.max_bytes as usize, is_untouched: true };
@@ -257,7 +257,7 @@ impl Source {
                 };
                 data.high_watermark = log.end() - *says_ends_late_by;
                 data.log_start_offset = log.start;
-                if *says_parted && asked.last_fetched_epoch >= 0 {
+                if *says_diverged && asked.last_fetched_epoch >= 0 {
                     data.diverging_epoch =
                         fetch_response::EpochEndOffset { epoch: log.leader_epoch(), end_offset: log.end() };
                     return data;

@@ -6,8 +6,8 @@ use tarn_mirror::alignment::{
     has_batch_to_compare,
 };
 use tarn_mirror::common_point::{Ask, CommonPoint, Logs, Proof, Search};
+use tarn_mirror::divergence::{Alignment, Rest, judge};
 use tarn_mirror::local_cluster::{LastPosition, LogEnds, Suffix};
-use tarn_mirror::parted::{Alignment, Rest, judge};
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::source::metadata::SourceLeader;
 use tarn_record::{BatchHeader, Epoch, Offset};

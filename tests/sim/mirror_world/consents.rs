@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use tarn_mirror::parted::Ground;
+use tarn_mirror::truncation::Ground;
 
 use crate::simulation::Violation;
 

@@ -3,12 +3,12 @@
 //!
 //! An order to cut is neither repeated nor its answer lost: it never leaves the process, and has no time limit.
 
-use tarn_broker::replica::{CutWork, NotCut, ReadyToCut};
+use tarn_broker::replica::{NotTruncated, ReadyToTruncate, TruncationWork};
 use tarn_log::{ExportDir, Exported};
-use tarn_mirror::local_cluster::{CutOrder, Export, LocalError, LogCut};
-use tarn_mirror::parted::Cutting;
+use tarn_mirror::local_cluster::{Export, LocalError, LogTruncated, TruncateOrder};
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::state::MirrorState;
+use tarn_mirror::truncation::TruncationPlan;
 use tarn_record::{BrokerId, Timestamp};
 
 use super::MirrorWorld;
@@ -28,22 +28,22 @@ const HERE: BrokerId = BrokerId(1);
 /// Where a cut is.
 pub(super) enum Cut {
     /// The end of the log is to be copied.
-    Copy(CutWork),
+    Copy(TruncationWork),
     /// It is copied, as far as it has to be; the log is to be cut.
-    Drop(ReadyToCut),
+    Drop(ReadyToTruncate),
 }
 
 /// An order to cut, and who waits for it.
 pub(super) struct Ordered {
     pub(super) task: Task,
-    pub(super) order: CutOrder,
-    pub(super) cutting: Cutting,
+    pub(super) order: TruncateOrder,
+    pub(super) cutting: TruncationPlan,
 }
 
 impl MirrorWorld {
     /// The owning core gets the order.
     pub(super) fn begin_cut(&mut self, ordered: Ordered, schedule: &mut Schedule<Event>) {
-        match self.core.replica.cut_work(&ordered.order) {
+        match self.core.replica.truncation_work(&ordered.order) {
             Ok(work) => {
                 self.send(Channel::LongDisk, Message::Cut(ordered, Box::new(Cut::Copy(work))), schedule)
             }
@@ -76,7 +76,7 @@ impl MirrorWorld {
     fn copy(
         &mut self,
         ordered: Ordered,
-        work: CutWork,
+        work: TruncationWork,
         schedule: &mut Schedule<Event>,
     ) -> Result<(), Violation> {
         let faults = self.core.disk.faults();
@@ -90,11 +90,11 @@ impl MirrorWorld {
                 schedule.tally(if ready.exported.is_some() { "exported" } else { "nothing to export" });
                 self.send(Channel::LongDisk, Message::Cut(ordered, Box::new(Cut::Drop(ready))), schedule);
             }
-            Err(NotCut::Export(_)) if self.broken == Broken::FailedExportIgnored => {
+            Err(NotTruncated::Export(_)) if self.broken == Broken::FailedExportIgnored => {
                 return self.drop_uncopied(ordered, schedule);
             }
             Err(why) => {
-                if matches!(why, NotCut::Export(_)) {
+                if matches!(why, NotTruncated::Export(_)) {
                     schedule.tally("export failed");
                 }
                 self.not_cut(&ordered, why, schedule);
@@ -107,7 +107,7 @@ impl MirrorWorld {
     fn drop_uncopied(&mut self, ordered: Ordered, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         let faults = self.core.disk.faults();
         self.core.disk.set_faults(self.core.quiet());
-        let work = self.core.replica.cut_work(&ordered.order);
+        let work = self.core.replica.truncation_work(&ordered.order);
         let ready = work.and_then(|work| {
             let mut ready = work.run(&ExportDir::new(EXPORTS), Timestamp(schedule.now_ms()), || true)?;
             discard(ready.exported.take());
@@ -126,7 +126,7 @@ impl MirrorWorld {
     fn drop_end(
         &mut self,
         ordered: Ordered,
-        mut ready: ReadyToCut,
+        mut ready: ReadyToTruncate,
         schedule: &mut Schedule<Event>,
     ) -> Result<(), Violation> {
         let mut exported = ready.exported.take();
@@ -149,13 +149,13 @@ impl MirrorWorld {
                 if let Some(export) = &export {
                     self.unsaid = Some((order.version, export.path.clone()));
                 }
-                let done = LogCut { log_end, export, unflushed: None };
+                let done = LogTruncated { log_end, export, unflushed: None };
                 let task = ordered.task;
                 self.flush_for(FlushedFor::Cut(task, done, *cutting, order.version), schedule);
             }
-            Err(NotCut::Storage(error)) => {
+            Err(NotTruncated::Storage(error)) => {
                 schedule.tally("cut refused by the disk");
-                self.not_cut(&ordered, NotCut::Storage(error), schedule);
+                self.not_cut(&ordered, NotTruncated::Storage(error), schedule);
             }
             Err(why) => {
                 schedule.tally("cut refused");
@@ -166,7 +166,7 @@ impl MirrorWorld {
         Ok(())
     }
 
-    fn not_cut(&mut self, ordered: &Ordered, why: NotCut, schedule: &mut Schedule<Event>) {
+    fn not_cut(&mut self, ordered: &Ordered, why: NotTruncated, schedule: &mut Schedule<Event>) {
         let answer = match why.of(&ordered.order) {
             LocalError::Export { .. } | LocalError::Storage { .. } => {
                 Answer::Failed(Reason::DestinationStorage)
@@ -195,11 +195,11 @@ fn discard(exported: Option<Exported>) {
     }
 }
 
-fn cut_by(cutting: &Cutting) -> &'static str {
-    use tarn_mirror::local_cluster::Cut;
-    use tarn_mirror::parted::Ground;
-    match (cutting.ground, cutting.cut, cutting.reason) {
-        (_, Cut::All { .. }, _) => "cut of everything",
+fn cut_by(cutting: &TruncationPlan) -> &'static str {
+    use tarn_mirror::local_cluster::Truncate;
+    use tarn_mirror::truncation::Ground;
+    match (cutting.ground, cutting.truncate, cutting.reason) {
+        (_, Truncate::Fully { .. }, _) => "cut of everything",
         (Ground::NoRecords, ..) => "cut of what held no records",
         (Ground::Configured, ..) => "cut of a few records, as configured",
         (Ground::Consent, _, Reason::LocalRecords) => "cut of local records, by consent",

@@ -1,8 +1,8 @@
 //! Flushes of the log here, one at a time, and who waits for them.
 
-use tarn_mirror::local_cluster::{LogCut, LogEnded};
-use tarn_mirror::parted::Cutting;
+use tarn_mirror::local_cluster::{LogEnded, LogTruncated};
 use tarn_mirror::reasons::Reason;
+use tarn_mirror::truncation::TruncationPlan;
 
 use super::MirrorWorld;
 use super::happenings::Event;
@@ -16,7 +16,7 @@ use crate::simulation::Schedule;
 pub(super) enum FlushedFor {
     Flush(Task, bool),
     End(Task, bool, LogEnded),
-    Cut(Task, LogCut, Cutting, i64),
+    Cut(Task, LogTruncated, TruncationPlan, i64),
     Client,
 }
 

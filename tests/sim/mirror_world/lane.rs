@@ -179,7 +179,7 @@ impl MirrorWorld {
             }
             Came::Parted => {
                 self.leave(schedule);
-                if self.partition.parted() {
+                if self.partition.said_diverged() {
                     self.fail(Reason::SourceError, schedule);
                 }
             }

@@ -6,17 +6,19 @@ use tarn_image::DesiredState;
 use tarn_image::mirrors::Truncation;
 use tarn_mirror::alignment::GoOn;
 use tarn_mirror::backoff::Backoff;
+use tarn_mirror::consent::Allowed;
 use tarn_mirror::coordinator::PartitionState;
+use tarn_mirror::divergence::Alignment;
 use tarn_mirror::limits::DELETED_LOOKS_APART_MS;
 use tarn_mirror::local_cluster::{
-    CutOrder, EndOrder, Gate, GateOrder, KnownState, LastPosition, LogCut, LogEnded, LogEnds,
-    MirrorGeneration,
+    EndOrder, Gate, GateOrder, KnownState, LastPosition, LogEnded, LogEnds, LogTruncated, MirrorGeneration,
+    TruncateOrder,
 };
-use tarn_mirror::parted::{Alignment, Allowed, Cutting};
 use tarn_mirror::partition::{Bound, Persisted, RetryPolicy, Want};
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::source::metadata::SourceLeader;
 use tarn_mirror::state::MirrorState;
+use tarn_mirror::truncation::TruncationPlan;
 use tarn_record::{Epoch, Offset};
 
 use super::MirrorWorld;
@@ -46,7 +48,7 @@ pub(super) enum Order {
     Gate(GateOrder),
     /// To compare histories: what has to be known next, here or there.
     Compare(Box<Comparing>),
-    Cut(CutOrder, Cutting),
+    Cut(TruncateOrder, TruncationPlan),
     Raise(Epoch),
     Flush,
     EndLog(EndOrder),
@@ -66,7 +68,7 @@ pub(super) enum Answer {
     Comparing(Box<Comparing>),
     Compared(SourceLeader, Box<Alignment>),
     SourceLost,
-    Cut(Cutting, LogCut, i64),
+    Cut(TruncationPlan, LogTruncated, i64),
     CutRefused(Reason),
     Raised(Epoch),
     Flushed(LogEnds),
@@ -159,7 +161,7 @@ impl MirrorWorld {
                 let (content, position) = (self.partition.content(), self.partition.last_position());
                 Order::Compare(Box::new(Comparing::new(leader, content, position, self.broken)))
             }
-            Want::Cut(cutting) => Order::Cut(cut_order(&cutting, version), cutting),
+            Want::Truncate(cutting) => Order::Cut(cut_order(&cutting, version), cutting),
             Want::RaiseEpoch(above) => Order::Raise(above),
             Want::CloseGate => Order::Gate(GateOrder { partition: PARTITION, gate: Gate::Closed, version }),
             Want::OpenGate => Order::Gate(GateOrder { partition: PARTITION, gate: Gate::Open, version }),
@@ -270,9 +272,9 @@ impl MirrorWorld {
                     self.compared(leader, &alignment, schedule)?;
                 }
             }
-            Answer::Cut(cutting, done, version) => self.partition.cut(&cutting, &done, version),
+            Answer::Cut(cutting, done, version) => self.partition.truncated(&cutting, &done, version),
             Answer::CutRefused(reason) => {
-                self.partition.cut_refused();
+                self.partition.truncation_refused();
                 self.fail(reason, schedule);
             }
             Answer::SourceLost => self.source_lost(schedule),
@@ -308,12 +310,12 @@ impl MirrorWorld {
             _ => false,
         };
         let allowed = Allowed { consent: is_allowed, divergence_records_max: None };
-        if let (true, Some(Ok(cutting))) = (is_allowed, alignment.cutting(allowed)) {
+        if let (true, Some(Ok(cutting))) = (is_allowed, alignment.truncation(allowed)) {
             // What is broken: nobody asks the partition, which takes it for an order that was refused.
             self.tasks += 1;
             self.waits_for = Some(self.tasks);
-            self.partition.cut_refused();
-            self.partition.begin(Want::Cut(cutting));
+            self.partition.truncation_refused();
+            self.partition.begin(Want::Truncate(cutting));
             self.order(Order::Cut(cut_order(&cutting, version), cutting), schedule);
             return Ok(());
         }
@@ -381,9 +383,9 @@ impl MirrorWorld {
     }
 }
 
-fn cut_order(cutting: &Cutting, version: i64) -> CutOrder {
-    let &Cutting { log_end, cut, export_from, .. } = cutting;
-    CutOrder { partition: PARTITION, version, log_end, cut, export_from }
+fn cut_order(cutting: &TruncationPlan, version: i64) -> TruncateOrder {
+    let &TruncationPlan { log_end, truncate, export_from, .. } = cutting;
+    TruncateOrder { partition: PARTITION, version, log_end, truncate, export_from }
 }
 
 fn persisted(state: &PartitionState) -> Persisted {

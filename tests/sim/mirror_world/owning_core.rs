@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tarn_broker::envelope::Acks;
-use tarn_broker::replica::{Binding, Leadership, NotCut, ProduceError, ReadyToCut, Replica};
+use tarn_broker::replica::{Binding, Leadership, NotTruncated, ProduceError, ReadyToTruncate, Replica};
 use tarn_broker::rules::TopicRules;
 use tarn_image::DesiredState;
 use tarn_log::disk::Disk as _;
 use tarn_log::{Descriptors, FirstBatch, FlushJob, FlushPolicy, Log, LogConfig, LogDir, Opening, Together};
 use tarn_mirror::local_cluster::{
-    Cut, CutOrder, EndOrder, Gate, GateOrder, KnownState, LastPosition, LocalError, LogEnded, LogEnds,
-    MirrorAppend, MirrorAppended, MirrorGeneration,
+    EndOrder, Gate, GateOrder, KnownState, LastPosition, LocalError, LogEnded, LogEnds, MirrorAppend,
+    MirrorAppended, MirrorGeneration, Truncate, TruncateOrder,
 };
 use tarn_mirror::state::MirrorState;
 use tarn_record::{ClientBatch, Offset, Timestamp, TimestampType, ValidBatch, batches};
@@ -249,22 +249,22 @@ impl OwningCore {
     /// Cuts the log; what it loses has been exported to a directory, if anywhere.
     pub(super) fn cut(
         &mut self,
-        order: &CutOrder,
-        ready: ReadyToCut,
+        order: &TruncateOrder,
+        ready: ReadyToTruncate,
         export: Option<&Path>,
         asked: &Asked,
         consents: &mut Consents,
         now_ms: i64,
-    ) -> Result<Result<Offset, NotCut>, Violation> {
+    ) -> Result<Result<Offset, NotTruncated>, Violation> {
         let truncations = self.replica.log().generation();
-        let result = self.replica.cut(order, ready, Timestamp(now_ms));
+        let result = self.replica.truncate(order, ready, Timestamp(now_ms));
         let log = self.replica.log();
         if result.is_err() && log.generation() == truncations {
             return Ok(result);
         }
-        let (from, all) = match order.cut {
-            Cut::From(offset) => (offset.0, false),
-            Cut::All { .. } => (0, true),
+        let (from, all) = match order.truncate {
+            Truncate::To(offset) => (offset.0, false),
+            Truncate::Fully { .. } => (0, true),
         };
         let export_from = order.export_from.map_or(from, |offset| offset.0);
         let lost = self.oracle.lost_by(from, export_from);

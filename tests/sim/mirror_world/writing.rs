@@ -76,7 +76,9 @@ impl MirrorWorld {
         let bound = self.partition.bound();
         let said = match state {
             MirrorState::Failed => self.partition.trouble(),
-            MirrorState::Mirroring if self.broken != Broken::NoticeForgotten => self.partition.cut_notice(),
+            MirrorState::Mirroring if self.broken != Broken::NoticeForgotten => {
+                self.partition.truncation_notice()
+            }
             _ => None,
         };
         let said = said.filter(|_| self.broken != Broken::ReasonForgotten);

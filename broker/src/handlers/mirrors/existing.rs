@@ -12,9 +12,9 @@ use tarn_mirror::reasons::Reason;
 use tarn_record::TopicId;
 use tarn_wire::messages::recover_mirror_topics_request::MirrorTopicName;
 use tarn_wire::messages::start_mirror_topics_request::StartMirrorTopic;
-use tarn_wire::messages::start_mirror_topics_response::{MirrorTopicResult, MirrorTruncation};
 use tarn_wire::messages::{
-    RecoverMirrorTopicsRequest, StartMirrorTopicsRequest, recover_mirror_topics_response as recovering,
+    RecoverMirrorTopicsRequest, StartMirrorTopicsRequest, recover_mirror_topics_response,
+    start_mirror_topics_response,
 };
 use tarn_wire::{ErrorCode, Str};
 
@@ -26,7 +26,7 @@ use crate::mirror_host::MirrorHost;
 pub(super) async fn refuse(
     core: &Rc<Core>,
     request: &mut StartMirrorTopicsRequest,
-) -> Vec<MirrorTopicResult> {
+) -> Vec<start_mirror_topics_response::MirrorTopicResult> {
     let consent = Consent::of(request.allow_truncation);
     let topics = std::mem::take(&mut request.topics);
     let begun: Vec<Begun> =
@@ -41,12 +41,7 @@ pub(super) async fn refuse(
             Begun::Not(refusal) => Some(refusal),
         };
         match refusal {
-            Some(Refusal { error, reason, why, ranges }) => refused.push(MirrorTopicResult {
-                name: topic.topic_name,
-                error_code: error.0,
-                error_message: Some(format!("{reason}: {why}").into()),
-                truncations: ranges.iter().map(truncation).collect(),
-            }),
+            Some(refusal) => refused.push(refusal.of_topic(topic.topic_name).into()),
             None => request.topics.push(topic),
         }
     }
@@ -58,7 +53,7 @@ pub(super) async fn refuse(
 pub(super) async fn refuse_recovery(
     core: &Rc<Core>,
     request: &mut RecoverMirrorTopicsRequest,
-) -> Vec<recovering::MirrorTopicResult> {
+) -> Vec<recover_mirror_topics_response::MirrorTopicResult> {
     let mut refused = Vec::new();
     let Some(meant) = meant(core, request).filter(|_| !request.allow_truncation) else { return refused };
     request.patterns.clear();
@@ -69,20 +64,7 @@ pub(super) async fn refuse_recovery(
     let found = looked_at(core, &request.mirror_name, asked, Which::Failed).await;
     for (name, id) in meant.into_iter().zip(ids) {
         match id.and_then(|id| Refusal::of(&found, id)) {
-            Some(Refusal { error, reason, why, ranges }) => refused.push(recovering::MirrorTopicResult {
-                name,
-                error_code: error.0,
-                error_message: Some(format!("{reason}: {why}").into()),
-                truncations: ranges
-                    .iter()
-                    .map(|range| recovering::MirrorTruncation {
-                        partition_index: range.partition.partition.0,
-                        from_offset: range.from.0,
-                        to_offset: range.to.0,
-                        records: records_of(range),
-                    })
-                    .collect(),
-            }),
+            Some(refusal) => refused.push(refusal.of_topic(name).into()),
             None => request.topics.push(MirrorTopicName { topic_name: name }),
         }
     }
@@ -125,6 +107,10 @@ impl Refusal {
         Refusal { error, reason, why, ranges: Vec::new() }
     }
 
+    fn of_topic(self, topic: Str) -> Refused {
+        Refused { topic, refusal: self }
+    }
+
     /// Where the topic holds records of its own, or it is not known whether it does.
     fn of(found: &Found, topic: TopicId) -> Option<Refusal> {
         match found.get(&topic)? {
@@ -138,6 +124,34 @@ impl Refusal {
         }
     }
 }
+
+/// A topic with why it is not begun with.
+struct Refused {
+    topic: Str,
+    refusal: Refusal,
+}
+
+/// As the answers to both requests say it, each with types of its own.
+macro_rules! says_refused {
+    ($($response:ident),*) => {$(
+        impl From<Refused> for $response::MirrorTopicResult {
+            fn from(Refused { topic: name, refusal }: Refused) -> Self {
+                let Refusal { error, reason, why, ranges } = refusal;
+                let truncation = |range: &LocalRange| $response::MirrorTruncation {
+                    partition_index: range.partition.partition.0,
+                    from_offset: range.from.0,
+                    to_offset: range.to.0,
+                    records: records_of(range),
+                };
+                let error_message = Some(format!("{reason}: {why}").into());
+                let truncations = ranges.iter().map(truncation).collect();
+                Self { name, error_code: error.0, error_message, truncations }
+            }
+        }
+    )*};
+}
+
+says_refused!(start_mirror_topics_response, recover_mirror_topics_response);
 
 fn begun(core: &Rc<Core>, mirror: &str, asked: &StartMirrorTopic, consent: Consent) -> Begun {
     let view = core.view();
@@ -180,15 +194,6 @@ fn meant(core: &Rc<Core>, request: &RecoverMirrorTopicsRequest) -> Option<Vec<St
     let matched = bound.filter(|topic| patterns.matches(topic) && !named.contains(topic));
     let names = request.topics.iter().map(|topic| topic.topic_name.clone());
     Some(names.chain(matched.map(Str::from)).collect())
-}
-
-fn truncation(range: &LocalRange) -> MirrorTruncation {
-    MirrorTruncation {
-        partition_index: range.partition.partition.0,
-        from_offset: range.from.0,
-        to_offset: range.to.0,
-        records: records_of(range),
-    }
 }
 
 /// How many records a range holds; −1 where they were not counted to the end.

@@ -126,8 +126,8 @@ impl<C: LocalCluster> Lane<C> {
                     yield_if_needed().await;
                 }
                 What::Diverged => {
-                    let why = format!("the source's log has parted from ours before offset {asked}");
-                    self.leave(partition, serial, Leaving::Parted(why));
+                    let why = format!("the source's log has diverged from ours before offset {asked}");
+                    self.leave(partition, serial, Leaving::Diverged(why));
                 }
                 What::Error(code, hint) => {
                     let why = match code {
@@ -138,7 +138,7 @@ impl<C: LocalCluster> Lane<C> {
                         | ErrorCode::OFFSET_NOT_AVAILABLE
                         | ErrorCode::KAFKA_STORAGE_ERROR => Leaving::Moved(hint, code),
                         ErrorCode::OFFSET_OUT_OF_RANGE => {
-                            Leaving::Parted(format!("the source has no offset {asked}"))
+                            Leaving::Diverged(format!("the source has no offset {asked}"))
                         }
                         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
                         | ErrorCode::UNKNOWN_TOPIC_ID

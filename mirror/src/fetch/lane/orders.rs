@@ -87,7 +87,7 @@ pub enum Leaving {
     /// The connection was away: histories must be compared.
     Reconnected,
     /// The source has not what was asked for, or another history there: comparing them tells which.
-    Parted(String),
+    Diverged(String),
     /// Another broker leads it at the source.
     Moved(Option<LeaderHint>, ErrorCode),
     /// The source does not know it.

@@ -7,7 +7,7 @@ use crate::coordinator::{
 };
 use crate::known::SourceKnown;
 use crate::local_cluster::MirrorGeneration;
-use crate::partition::cutting::Histories;
+use crate::partition::truncating::Histories;
 use crate::partition::{Aligned, Bound, RetryPolicy};
 use crate::reasons::{REASONS, Reason};
 use crate::source::metadata::SourceLeader;
@@ -502,7 +502,7 @@ impl World {
             Want::SourceMetadata
             | Want::Compare(_)
             | Want::Search(_)
-            | Want::Cut(_)
+            | Want::Truncate(_)
             | Want::OpenGate
             | Want::Fetch(..) => {
                 panic!("a stop wants nothing of the kind: {want:?}")

@@ -1,9 +1,8 @@
-//! Finding where logs part from those of one source broker, many at once: what each search has to know next is asked
+//! Finding where logs diverge from those of one source broker, many at once: what each search has to know next is asked
 //! in one request for all, here and there in turn, until all have ended. What comparing has found open is compared
 //! once more before: whatever else is decided follows from one look at both logs.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use tarn_record::{BatchHeader, Epoch, Offset, TopicIdPartition};
 use tarn_transport::Endpoint;
@@ -13,14 +12,15 @@ use super::compare::{
     Asked, Looked, batch_limits, in_order, look, refused_by_source, sends_nothing, unreached,
 };
 use super::job::{Item, Outcome, Site};
+use super::policies::with_policies;
 use crate::alignment::{BatchThere, Content, EpochEnd, SourceLog};
 use crate::common_point::{Ask, CommonPoint, Logs, Proof, Search};
+use crate::divergence::{Rest, judge};
 use crate::limits;
 use crate::local_cluster::{CountOrder, LocalCluster, LocalError};
-use crate::parted::{Rest, judge};
+use crate::source::SourceError;
 use crate::source::batches::{self, BatchQuestion, Unanswered};
 use crate::source::offsets::{self, EpochQuestion};
-use crate::source::{SourceError, configs};
 
 /// A partition whose log may be no beginning of the source's.
 pub(super) struct Open {
@@ -39,7 +39,7 @@ struct Searching {
 
 type Outcomes = BTreeMap<usize, Outcome>;
 
-/// Finds where the logs part, and judges what stands behind; one outcome for each item, in their order.
+/// Finds where the logs diverge, and judges what stands behind; one outcome for each item, in their order.
 pub(super) async fn search(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
     let Looked { mut outcomes, open } = look(site, cluster, items).await;
     if let Some(endpoint) = &site.endpoint {
@@ -55,10 +55,9 @@ async fn find(
     open: Vec<Open>,
     outcomes: &mut Outcomes,
 ) {
-    if open.is_empty() {
-        return;
-    }
-    let mut searching = with_policies(site, endpoint, open, outcomes).await;
+    let open = with_policies(site, endpoint, open, |open| &open.asked, outcomes).await;
+    let mut searching: Vec<Searching> =
+        open.into_iter().map(|(open, compacted_there)| begin(open, compacted_there)).collect();
     let mut found = Vec::new();
     while !searching.is_empty() {
         let mut asks = Asks::default();
@@ -90,37 +89,6 @@ struct Asks {
     epochs_here: Vec<(Searching, Epoch)>,
     epochs_there: Vec<(Searching, Epoch)>,
     batches_there: Vec<(Searching, BatchHeader)>,
-}
-
-/// Begins searches, once it is known which topics the source compacts.
-async fn with_policies(
-    site: &Site,
-    endpoint: &Endpoint,
-    open: Vec<Open>,
-    outcomes: &mut Outcomes,
-) -> Vec<Searching> {
-    let topics: BTreeSet<Arc<str>> = open.iter().map(|open| open.asked.question.topic.clone()).collect();
-    let topics: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
-    let compacted = match site.connections.to(endpoint).await {
-        Ok(client) => configs::compacted(&client, &topics).await,
-        Err(error) => Err(error),
-    };
-    let mut searching = Vec::new();
-    for open in open {
-        match &compacted {
-            Ok(compacted) => match compacted.get(&*open.asked.question.topic) {
-                Some(compacted_there) => searching.push(begin(open, *compacted_there)),
-                None => {
-                    let unknown = Outcome::SourceLost(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-                    outcomes.insert(open.asked.index, unknown);
-                }
-            },
-            Err(error) => {
-                outcomes.insert(open.asked.index, unreached(error));
-            }
-        }
-    }
-    searching
 }
 
 fn begin(open: Open, compacted_there: bool) -> Searching {
@@ -292,7 +260,7 @@ async fn judge_all(
     for ((one, common), suffix) in found.into_iter().zip(suffixes) {
         let Searching { open: Open { asked, source, mut why }, compacted_there, search } = one;
         if search.gave_up() {
-            let answers = limits::PARTING_QUESTIONS_MAX;
+            let answers = limits::SEARCH_ANSWERS_MAX;
             why.push_str(&format!(
                 "; where both part was not found in {answers} answers, so nothing counts as common"
             ));

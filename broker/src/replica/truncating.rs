@@ -16,7 +16,7 @@ use tarn_image::DesiredState;
 use tarn_log::{
     ExportDir, ExportJob, Exported, FoundTruncation, Log, LogBatches, LogError, LogIdentity, TruncationSearch,
 };
-use tarn_mirror::local_cluster::{Cut, CutOrder, LocalError};
+use tarn_mirror::local_cluster::{LocalError, Truncate, TruncateOrder};
 use tarn_record::{BatchHeader, Offset, Timestamp};
 use thiserror::Error;
 
@@ -25,7 +25,7 @@ use super::ordered::NotOrdered;
 
 /// Why a log is not cut.
 #[derive(Debug, Error)]
-pub enum NotCut {
+pub enum NotTruncated {
     /// It may not be changed by this order.
     #[error(transparent)]
     NotOrdered(#[from] NotOrdered),
@@ -56,14 +56,14 @@ pub enum NotCut {
     Storage(#[from] LogError),
 }
 
-impl NotCut {
+impl NotTruncated {
     /// The same for mirroring.
-    pub fn of(self, order: &CutOrder) -> LocalError {
+    pub fn of(self, order: &TruncateOrder) -> LocalError {
         let (partition, reason) = (order.partition, self.to_string());
         match self {
-            NotCut::Export(_) => LocalError::Export { partition, reason },
-            NotCut::Storage(_) => LocalError::Storage { partition, reason },
-            _ => LocalError::NotCut { partition, reason },
+            NotTruncated::Export(_) => LocalError::Export { partition, reason },
+            NotTruncated::Storage(_) => LocalError::Storage { partition, reason },
+            _ => LocalError::NotTruncated { partition, reason },
         }
     }
 }
@@ -71,7 +71,7 @@ impl NotCut {
 /// What comes before a cut, for a thread that may wait for the disk.
 #[derive(Debug)]
 #[must_use = "nothing is copied before it is run"]
-pub struct CutWork {
+pub struct TruncationWork {
     of: LogIdentity,
     /// What is dropped and must hold no record that the copy has not.
     dropped: LogBatches,
@@ -82,20 +82,20 @@ pub struct CutWork {
 
 /// What a cut needs. The copy, if any, is on the disk.
 #[derive(Debug)]
-pub struct ReadyToCut {
+pub struct ReadyToTruncate {
     of: LogIdentity,
     /// The copy.
     pub exported: Option<Exported>,
     truncation: Option<FoundTruncation>,
 }
 
-impl CutWork {
-    fn of(log: &Log, order: &CutOrder) -> CutWork {
-        let (dropped_from, truncation) = match order.cut {
-            Cut::From(offset) => (offset.max(log.start()), Some(log.search_truncation(offset))),
-            Cut::All { .. } => (log.start(), None),
+impl TruncationWork {
+    fn of(log: &Log, order: &TruncateOrder) -> TruncationWork {
+        let (dropped_from, truncation) = match order.truncate {
+            Truncate::To(offset) => (offset.max(log.start()), Some(log.search_truncation(offset))),
+            Truncate::Fully { .. } => (log.start(), None),
         };
-        CutWork {
+        TruncationWork {
             of: log.identity(),
             dropped: log.batches(dropped_from, log.end()),
             export_from: order.export_from,
@@ -114,21 +114,21 @@ impl CutWork {
         dir: &ExportDir,
         now: Timestamp,
         is_wanted: impl Fn() -> bool,
-    ) -> Result<ReadyToCut, NotCut> {
-        let CutWork { of, dropped, export_from, export, truncation } = self;
+    ) -> Result<ReadyToTruncate, NotTruncated> {
+        let TruncationWork { of, dropped, export_from, export, truncation } = self;
         check_exported(&dropped, export_from)?;
         // What can fail without a copy comes first.
         let truncation = truncation.map(TruncationSearch::run).transpose()?;
         let exported = match export {
-            Some(job) => job.run(dir, now, is_wanted).map_err(NotCut::Export)?,
+            Some(job) => job.run(dir, now, is_wanted).map_err(NotTruncated::Export)?,
             None => None,
         };
-        Ok(ReadyToCut { of, exported, truncation })
+        Ok(ReadyToTruncate { of, exported, truncation })
     }
 }
 
 /// That what is dropped and not copied holds no records.
-fn check_exported(dropped: &LogBatches, export_from: Option<Offset>) -> Result<(), NotCut> {
+fn check_exported(dropped: &LogBatches, export_from: Option<Offset>) -> Result<(), NotTruncated> {
     let is_exported = |header: &BatchHeader| export_from.is_some_and(|from| header.last_offset() >= from);
     let mut lacking = None;
     dropped.visit(|header, _| {
@@ -138,7 +138,7 @@ fn check_exported(dropped: &LogBatches, export_from: Option<Offset>) -> Result<(
         if header.is_control() || header.record_count <= 0 {
             return ControlFlow::Continue(());
         }
-        lacking = Some(NotCut::NotExported { from: header.base_offset, last: header.last_offset() });
+        lacking = Some(NotTruncated::NotExported { from: header.base_offset, last: header.last_offset() });
         ControlFlow::Break(())
     })?;
     lacking.map_or(Ok(()), Err)
@@ -149,24 +149,29 @@ impl Replica {
     ///
     /// # Errors
     /// Where it may not be cut by this order, or not yet.
-    pub fn cut_work(&self, order: &CutOrder) -> Result<CutWork, NotCut> {
-        self.check_cut(order)?;
-        Ok(CutWork::of(&self.log, order))
+    pub fn truncation_work(&self, order: &TruncateOrder) -> Result<TruncationWork, NotTruncated> {
+        self.check_truncation(order)?;
+        Ok(TruncationWork::of(&self.log, order))
     }
 
     /// Cuts the log; durable after a flush. The log end.
     ///
     /// # Errors
     /// Where it may not be cut by this order any more, or the disk refuses. Only then may a part of it be gone.
-    pub fn cut(&mut self, order: &CutOrder, ready: ReadyToCut, now: Timestamp) -> Result<Offset, NotCut> {
-        self.check_cut(order)?;
+    pub fn truncate(
+        &mut self,
+        order: &TruncateOrder,
+        ready: ReadyToTruncate,
+        now: Timestamp,
+    ) -> Result<Offset, NotTruncated> {
+        self.check_truncation(order)?;
         if ready.of != self.log.identity() {
-            return Err(NotCut::Changed);
+            return Err(NotTruncated::Changed);
         }
-        let truncated = match (order.cut, ready.truncation) {
-            (Cut::All { begins_at }, _) => self.log.truncate_fully_and_start_at(begins_at, now),
-            (Cut::From(_), Some(found)) => self.log.truncate_as_found(found, now),
-            (Cut::From(offset), None) => self.log.truncate_to(offset, now),
+        let truncated = match (order.truncate, ready.truncation) {
+            (Truncate::Fully { start_at }, _) => self.log.truncate_fully_and_start_at(start_at, now),
+            (Truncate::To(_), Some(found)) => self.log.truncate_as_found(found, now),
+            (Truncate::To(offset), None) => self.log.truncate_to(offset, now),
         };
         self.retract_watermarks();
         let truncated = truncated?;
@@ -190,10 +195,10 @@ impl Replica {
     ///
     /// # Errors
     /// Why not, or not any more.
-    pub fn check_cut(&self, order: &CutOrder) -> Result<(), NotCut> {
+    pub fn check_truncation(&self, order: &TruncateOrder) -> Result<(), NotTruncated> {
         self.check_ordered(order.version, |desired| desired != DesiredState::Stopped)?;
         let (end, ordered) = (self.log.end(), order.log_end);
-        if end != ordered { Err(NotCut::LogEnd { end, ordered }) } else { Ok(()) }
+        if end != ordered { Err(NotTruncated::LogEnd { end, ordered }) } else { Ok(()) }
     }
 }
 

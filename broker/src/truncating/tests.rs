@@ -21,8 +21,8 @@ use super::*;
 use crate::envelope::{Acks, AppendRequest, Envelope, FetchRead, Produced};
 use crate::interest::{FetchedPartition, InterestId, Scope, Wanted};
 use crate::lone_core::{self, LoneCore};
-use crate::replica::cutting::tests::{bind, parted};
 use crate::replica::ending::tests::{NOW, commit, idempotent, of_client, rules, sent};
+use crate::replica::truncating::tests::{bind, divergent};
 use crate::replica::{Isolation, Replica};
 use crate::rules::TopicRules;
 use crate::watched_disk::WatchedDisk;
@@ -30,7 +30,7 @@ use crate::watched_disk::WatchedDisk;
 #[test]
 fn what_is_cut_off_is_kept_in_files_and_stays_cut_off() {
     on_a_core(|mut world| async move {
-        let orders: Vec<CutOrder> = (0..5).map(|number| world.lead(number, &local())).collect();
+        let orders: Vec<TruncateOrder> = (0..5).map(|number| world.lead(number, &local())).collect();
         let before: Vec<Vec<u8>> = (0..5).map(|number| world.bytes_of(number)).collect();
         let cut = world.cut(&orders).await;
         for ((number, cut), before) in (0..).zip(cut).zip(&before) {
@@ -59,25 +59,28 @@ fn what_is_cut_off_is_kept_in_files_and_stays_cut_off() {
 #[test]
 fn every_order_gets_its_own_answer() {
     on_a_core(|mut world| async move {
-        let mut orders: Vec<CutOrder> = (0..3).map(|number| world.lead(number, &local())).collect();
+        let mut orders: Vec<TruncateOrder> = (0..3).map(|number| world.lead(number, &local())).collect();
         orders[0].version += 1;
         let absent = TopicIdPartition { partition: PartitionIndex(99), ..orders[0].partition };
-        orders.insert(1, CutOrder { partition: absent, ..orders[0] });
+        orders.insert(1, TruncateOrder { partition: absent, ..orders[0] });
         let cut = world.cut(&orders).await;
         assert!(
-            matches!(&cut[0], Err(LocalError::NotCut { partition, .. }) if *partition == orders[0].partition)
+            matches!(&cut[0], Err(LocalError::NotTruncated { partition, .. }) if *partition == orders[0].partition)
         );
         assert_eq!(cut[1], Err(LocalError::NotLeader(absent)));
         assert!(cut[2..].iter().all(Result::is_ok), "{cut:?}");
         let again = world.cut(&orders[2..3]).await;
-        assert!(matches!(&again[0], Err(LocalError::NotCut { .. })), "it ends elsewhere now: {again:?}");
+        assert!(
+            matches!(&again[0], Err(LocalError::NotTruncated { .. })),
+            "it ends elsewhere now: {again:?}"
+        );
     });
 }
 
 #[test]
 fn where_exports_cannot_be_written_nothing_is_cut() {
     on_a_core(|mut world| async move {
-        let orders: Vec<CutOrder> = (0..2).map(|number| world.lead(number, &local())).collect();
+        let orders: Vec<TruncateOrder> = (0..2).map(|number| world.lead(number, &local())).collect();
         fs::write(world.exports(), b"no directory").expect("it can be written");
         for cut in world.cut(&orders).await {
             assert!(matches!(&cut, Err(LocalError::Export { .. })), "{cut:?}");
@@ -110,7 +113,7 @@ fn a_cut_that_cannot_be_flushed_is_a_cut_and_says_where_the_rest_is_kept() {
             world.disk.syncs_only(i64::MAX);
             let end = world.end_of(order.partition);
             match cut {
-                Ok(LogCut { log_end, export: Some(export), unflushed: why }) => {
+                Ok(LogTruncated { log_end, export: Some(export), unflushed: why }) => {
                     assert_eq!((end, log_end, export.records), (Offset(1), Offset(1), 3));
                     assert!(fs::exists(&*export.path).is_ok_and(|is_there| is_there));
                     unflushed += i32::from(why.is_some());
@@ -148,7 +151,7 @@ fn a_core_serves_its_other_partitions_while_it_copies() {
 
 #[test]
 fn a_partition_that_is_no_longer_to_be_cut_when_it_is_copied_is_not_and_its_copy_goes() {
-    type Change = fn(&World, &CutOrder);
+    type Change = fn(&World, &TruncateOrder);
     let changes: [(bool, Change); 2] = [
         (true, |world, order| {
             drop(world.core.partitions().remove(order.partition, ErrorCode::NOT_LEADER_OR_FOLLOWER));
@@ -173,7 +176,7 @@ fn a_partition_that_is_no_longer_to_be_cut_when_it_is_copied_is_not_and_its_copy
             let answer = answer.await.expect("it is answered").remove(0);
             match answer {
                 Err(LocalError::NotLeader(_)) => assert!(goes),
-                Err(LocalError::NotCut { .. }) => {
+                Err(LocalError::NotTruncated { .. }) => {
                     assert!(!goes);
                     assert_eq!(world.end_of(order.partition), Offset(5));
                 }
@@ -205,7 +208,7 @@ fn a_copy_is_given_up_once_its_log_is_not_to_be_cut_any_more() {
         sleep(limits::COPY_LOOK_INTERVAL * 3).await;
         go_on.raise();
         let cut = answer.await.expect("it is answered").remove(0);
-        assert!(matches!(&cut, Err(LocalError::NotCut { .. })), "{cut:?}");
+        assert!(matches!(&cut, Err(LocalError::NotTruncated { .. })), "{cut:?}");
         assert_eq!(world.disk.log_writes(), before, "not a byte was copied");
         assert_eq!(fs::read_dir(world.exports().join("t-0")).expect("it was made").count(), 0);
         assert_eq!(world.end_of(order.partition), Offset(5));
@@ -245,7 +248,7 @@ fn who_waits_at_the_end_of_a_log_is_told_when_it_is_cut_off() {
         // As long as it is in flight no other flush confirms anything.
         let flush = world.core.partitions().flush_job_of(order.partition).expect("nothing is flushed yet");
         let mut produced = world.produce_before_it_is_mirrored_again(&order);
-        let (wake, order) = (Flag::default(), CutOrder { log_end: Offset(6), ..order });
+        let (wake, order) = (Flag::default(), TruncateOrder { log_end: Offset(6), ..order });
         let fetched = world.fetch(&order, &wake, Scope::All).await;
         assert_eq!(fetched[0].error, ErrorCode::NONE);
         world.fetch(&order, &wake, Scope::News).await;
@@ -322,19 +325,19 @@ struct World {
 
 impl World {
     /// Leads a partition with these batches; the order to cut off all but the first.
-    fn lead(&mut self, partition: i32, batches: &Batches) -> CutOrder {
-        let (replica, order) = parted(&self.dir, partition, &self.rules, batches);
+    fn lead(&mut self, partition: i32, batches: &Batches) -> TruncateOrder {
+        let (replica, order) = divergent(&self.dir, partition, &self.rules, batches);
         self.core.partitions().insert(replica);
         order
     }
 
-    fn order(&self, orders: &[CutOrder]) -> Reply<Vec<Result<LogCut, LocalError>>> {
+    fn order(&self, orders: &[TruncateOrder]) -> Reply<Vec<Result<LogTruncated, LocalError>>> {
         let (slot, answer) = reply();
-        self.core.handle(Envelope::CutLogs(orders.to_vec(), slot));
+        self.core.handle(Envelope::TruncateLogs(orders.to_vec(), slot));
         answer
     }
 
-    async fn cut(&self, orders: &[CutOrder]) -> Vec<Result<LogCut, LocalError>> {
+    async fn cut(&self, orders: &[TruncateOrder]) -> Vec<Result<LogTruncated, LocalError>> {
         self.order(orders).await.expect("it is answered")
     }
 
@@ -359,7 +362,7 @@ impl World {
     }
 
     /// While the topic was a promoted one, a client has sent a record; it is not on the disk yet.
-    fn produce_before_it_is_mirrored_again(&self, order: &CutOrder) -> Reply<Vec<Produced>> {
+    fn produce_before_it_is_mirrored_again(&self, order: &TruncateOrder) -> Reply<Vec<Produced>> {
         assert_eq!(self.rules.log.flush, FlushPolicy::Group);
         let rebind = |replica: &mut Replica, desired, version| {
             bind(replica, &self.rules, Some((desired, version)));
@@ -385,7 +388,7 @@ impl World {
     }
 
     /// What a session is told that has read the log to its end.
-    async fn fetch(&self, order: &CutOrder, wake: &Flag, scope: Scope) -> Vec<FetchedPartition> {
+    async fn fetch(&self, order: &TruncateOrder, wake: &Flag, scope: Scope) -> Vec<FetchedPartition> {
         let wanted = Wanted {
             fetch_offset: Offset(5),
             max_bytes: 1000,

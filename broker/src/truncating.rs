@@ -11,7 +11,7 @@ use std::rc::Rc;
 use futures_lite::future;
 use tarn_log::{Exported, Together};
 use tarn_mirror::crash_points;
-use tarn_mirror::local_cluster::{Cut, CutOrder, Export, LocalError, LogCut};
+use tarn_mirror::local_cluster::{Export, LocalError, LogTruncated, Truncate, TruncateOrder};
 use tarn_record::{Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_runtime::{Queue, blocking, blocking_copy, sleep, spawn, wall_clock_ms, yield_if_needed};
@@ -20,46 +20,47 @@ use tracing::{debug, info, warn};
 use crate::core::Core;
 use crate::flushing::flush_now;
 use crate::limits;
-use crate::replica::{NotCut, ReadyToCut};
+use crate::replica::{NotTruncated, ReadyToTruncate};
 
 /// Copies the ends of logs, and drops them.
-pub(crate) fn cut_logs(
+pub(crate) fn truncate_logs(
     core: &Rc<Core>,
-    orders: Vec<CutOrder>,
-    reply: ReplySlot<Vec<Result<LogCut, LocalError>>>,
+    orders: Vec<TruncateOrder>,
+    reply: ReplySlot<Vec<Result<LogTruncated, LocalError>>>,
 ) {
     let core = core.clone();
     spawn(Queue::Mirror, async move {
-        let cut = cut_all(&core, &orders).await;
+        let cut = truncate_all(&core, &orders).await;
         // Who asked may have gone.
         let _ = reply.fill(cut);
     })
     .detach();
 }
 
-async fn cut_all(core: &Rc<Core>, orders: &[CutOrder]) -> Vec<Result<LogCut, LocalError>> {
+async fn truncate_all(core: &Rc<Core>, orders: &[TruncateOrder]) -> Vec<Result<LogTruncated, LocalError>> {
     let mut cut = Vec::with_capacity(orders.len());
     for order in orders {
-        cut.push(cut_one(core, order).await);
+        cut.push(truncate_one(core, order).await);
         yield_if_needed().await;
     }
-    let was_cut =
-        |(order, cut): (&CutOrder, &Result<LogCut, LocalError>)| cut.is_ok().then_some(order.partition);
-    let partitions: Vec<TopicIdPartition> = orders.iter().zip(&cut).filter_map(was_cut).collect();
+    let was_truncated = |(order, cut): (&TruncateOrder, &Result<LogTruncated, LocalError>)| {
+        cut.is_ok().then_some(order.partition)
+    };
+    let partitions: Vec<TopicIdPartition> = orders.iter().zip(&cut).filter_map(was_truncated).collect();
     let unflushed = flush_now(core, &partitions, Together::of(partitions.len())).await;
     // What is not on the disk is cut all the same, and who asked has to know where the rest is kept.
-    let confirm = |(order, cut): (&CutOrder, Result<LogCut, LocalError>)| {
+    let confirm = |(order, cut): (&TruncateOrder, Result<LogTruncated, LocalError>)| {
         let unflushed = unflushed.get(&order.partition).map(|why| why.as_str().into());
-        cut.map(|cut| LogCut { unflushed, ..cut })
+        cut.map(|cut| LogTruncated { unflushed, ..cut })
     };
     orders.iter().zip(cut).map(confirm).collect()
 }
 
-async fn cut_one(core: &Rc<Core>, order: &CutOrder) -> Result<LogCut, LocalError> {
+async fn truncate_one(core: &Rc<Core>, order: &TruncateOrder) -> Result<LogTruncated, LocalError> {
     let work = {
         let partitions = core.partitions();
         let replica = partitions.get(order.partition).ok_or_else(|| core.local_absence(order.partition))?;
-        replica.cut_work(order).map_err(|why| why.of(order))?
+        replica.truncation_work(order).map_err(|why| why.of(order))?
     };
     let (dir, now) = (core.node().exports().clone(), Timestamp(wall_clock_ms()));
     let (closing, unwanted) = (core.closing().clone(), Flag::default());
@@ -82,7 +83,7 @@ async fn cut_one(core: &Rc<Core>, order: &CutOrder) -> Result<LogCut, LocalError
 }
 
 /// Says so once the log may not be cut any more. Never ends.
-async fn give_up<T>(core: &Core, order: &CutOrder, unwanted: Flag) -> T {
+async fn give_up<T>(core: &Core, order: &TruncateOrder, unwanted: Flag) -> T {
     while refusal_now(core, order).is_none() {
         sleep(limits::COPY_LOOK_INTERVAL).await;
     }
@@ -91,15 +92,19 @@ async fn give_up<T>(core: &Core, order: &CutOrder, unwanted: Flag) -> T {
 }
 
 /// Why the log may not be cut any more.
-fn refusal_now(core: &Core, order: &CutOrder) -> Option<LocalError> {
+fn refusal_now(core: &Core, order: &TruncateOrder) -> Option<LocalError> {
     match core.partitions().get(order.partition) {
         None => Some(core.local_absence(order.partition)),
-        Some(replica) => replica.check_cut(order).err().map(|why| why.of(order)),
+        Some(replica) => replica.check_truncation(order).err().map(|why| why.of(order)),
     }
 }
 
 /// Drops what was copied. Where the log may not be cut any more, the copy goes instead.
-async fn drop_end(core: &Rc<Core>, order: &CutOrder, mut ready: ReadyToCut) -> Result<LogCut, LocalError> {
+async fn drop_end(
+    core: &Rc<Core>,
+    order: &TruncateOrder,
+    mut ready: ReadyToTruncate,
+) -> Result<LogTruncated, LocalError> {
     let (partition, exported) = (order.partition, ready.exported.take());
     if let Some(why) = refusal_now(core, order) {
         discard(exported).await;
@@ -113,8 +118,8 @@ async fn drop_end(core: &Rc<Core>, order: &CutOrder, mut ready: ReadyToCut) -> R
     let cut = {
         let mut partitions = core.partitions();
         let now = Timestamp(wall_clock_ms());
-        let cut = partitions.get_mut(partition).map(|replica| replica.cut(order, ready, now));
-        partitions.was_cut(partition);
+        let cut = partitions.get_mut(partition).map(|replica| replica.truncate(order, ready, now));
+        partitions.was_truncated(partition);
         cut
     };
     core.remove_files();
@@ -122,9 +127,9 @@ async fn drop_end(core: &Rc<Core>, order: &CutOrder, mut ready: ReadyToCut) -> R
         Some(Ok(log_end)) => {
             debug!(%partition, %log_end, "cut");
             crash_points::reached("cut.truncated");
-            Ok(LogCut { log_end, export, unflushed: None })
+            Ok(LogTruncated { log_end, export, unflushed: None })
         }
-        Some(Err(NotCut::Storage(error))) => {
+        Some(Err(NotTruncated::Storage(error))) => {
             warn!(%partition, %error, "it was not cut, or not whole; what was exported stays, and it is tried again");
             core.end_if_half_cut([partition]);
             // Some of it may be gone, so the copy stays.
@@ -164,15 +169,15 @@ async fn discard(exported: Option<Exported>) {
 
 /// Tells the node's log what is dropped, and where it is kept: the one line of a cut, before it, so that whatever
 /// comes in between the directory is named.
-fn say(core: &Core, order: &CutOrder, export: Option<&Export>) {
+fn say(core: &Core, order: &TruncateOrder, export: Option<&Export>) {
     let (node, partition) = (core.node().broker_id(), order.partition.partition);
     let partitions = core.partitions();
     let topic = partitions.get(order.partition).map_or("", |replica| replica.topic());
-    let what = match (order.cut, export) {
-        (Cut::From(_), Some(_)) => "what the source has not is exported, and is cut now",
-        (Cut::From(_), None) => "what the source has not is cut now; it holds no record",
-        (Cut::All { .. }, Some(_)) => "all of the log is exported, dropped now and mirrored again",
-        (Cut::All { .. }, None) => {
+    let what = match (order.truncate, export) {
+        (Truncate::To(_), Some(_)) => "what the source has not is exported, and is cut now",
+        (Truncate::To(_), None) => "what the source has not is cut now; it holds no record",
+        (Truncate::Fully { .. }, Some(_)) => "all of the log is exported, dropped now and mirrored again",
+        (Truncate::Fully { .. }, None) => {
             "all of the log is dropped now and mirrored again; what the source has not holds no record"
         }
     };

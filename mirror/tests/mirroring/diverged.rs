@@ -2,7 +2,7 @@
 
 use tarn_image::config::server::MirrorNodeConfig;
 use tarn_mirror::limits;
-use tarn_mirror::local_cluster::Cut;
+use tarn_mirror::local_cluster::Truncate;
 use tarn_mirror::manager::Standing;
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::state::MirrorState;
@@ -25,7 +25,7 @@ fn what_the_source_has_lost_is_dropped_with_consent_and_kept_without() {
     let failures = || written(&cluster, 0).iter().filter(|state| **state == MirrorState::Failed).count();
     cluster.want("orders", "mirroring:2");
     eventually(|| failures() == 2);
-    assert!(cluster.state().cuts.is_empty());
+    assert!(cluster.state().truncations.is_empty());
     cluster.want("orders", "mirroring:3:truncate");
     eventually(|| caught_up(&source, &cluster, "orders", 1));
     assert_eq!(exported(&cluster), [lost]);
@@ -40,7 +40,7 @@ fn what_the_source_has_lost_is_dropped_with_consent_and_kept_without() {
     elect_uncleanly(&source, 1);
     let standing = failed(&cluster, &mirror);
     assert_eq!(standing.reason, Some(Reason::SourceTruncated));
-    assert_eq!(cluster.state().cuts.len(), 1);
+    assert_eq!(cluster.state().truncations.len(), 1);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn more_than_the_configuration_gives_up_waits_for_an_operator() {
     elect_uncleanly(&source, 2);
     let message = failed(&cluster, &mirror).message.unwrap_or_default();
     assert!(message.contains("mirror.divergence.max.records=2"), "{message}");
-    assert!(cluster.state().cuts.is_empty());
+    assert!(cluster.state().truncations.is_empty());
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn a_stop_does_not_wait_for_an_export_that_takes_as_long_as_the_disk_does() {
     failed(&cluster, &mirror);
     let before = end(&cluster);
     cluster.want("orders", "mirroring:2:truncate");
-    eventually(|| cluster.state().asked.get("cut").is_some_and(|asked| *asked > 0));
+    eventually(|| cluster.state().asked.get("truncate").is_some_and(|asked| *asked > 0));
     cluster.want("orders", "stopping:3");
     eventually(|| cluster.wanted("orders") == "stopped:3");
     assert_eq!(
         cluster.reports().remove(&partition(&cluster)).map(|report| report.mirrored_offset.0),
         Some(before)
     );
-    assert!(cluster.state().cuts.is_empty());
+    assert!(cluster.state().truncations.is_empty());
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_partition_whose_histories_have_parted_holds_up_no_other_of_its_source_broke
     assert!(standing.message.is_some_and(|said| said.contains("ends at") && said.contains("searched for")));
     cluster.want("orders", "stopping:2");
     eventually(|| cluster.wanted("orders") == "stopped:2");
-    assert!(cluster.state().cuts.is_empty());
+    assert!(cluster.state().truncations.is_empty());
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn an_export_that_fails_drops_nothing_and_says_so_until_it_can_be_written() {
     assert_eq!(standing.state, MirrorState::Failed);
     assert!(standing.message.is_some_and(|said| said.contains("it cannot be written")));
     assert_eq!(end(&cluster), before);
-    assert!(cluster.state().cuts.is_empty());
+    assert!(cluster.state().truncations.is_empty());
     cluster.state().exports_nothing = false;
     eventually(|| caught_up(&source, &cluster, "orders", 1));
     assert_eq!(exported(&cluster), [lost]);
@@ -195,7 +195,7 @@ fn an_export_that_fails_drops_nothing_and_says_so_until_it_can_be_written() {
 #[test]
 fn a_log_that_is_not_cut_as_it_is_now_is_compared_again_and_says_so() {
     let (source, _serving, cluster, mirror) = mirrored();
-    cluster.state().cuts_nothing = true;
+    cluster.state().truncates_nothing = true;
     let lost = elect_uncleanly(&source, 2);
     failed(&cluster, &mirror);
     cluster.want("orders", "mirroring:2:truncate");
@@ -204,7 +204,7 @@ fn a_log_that_is_not_cut_as_it_is_now_is_compared_again_and_says_so() {
         says && now.reason == Some(Reason::ComparingHistories)
     };
     eventually(|| mirror.standing(&cluster, "orders", 0).as_ref().is_some_and(waits));
-    cluster.state().cuts_nothing = false;
+    cluster.state().truncates_nothing = false;
     eventually(|| caught_up(&source, &cluster, "orders", 1));
     assert_eq!(exported(&cluster), [lost]);
 }
@@ -261,7 +261,7 @@ fn what_clients_wrote_into_a_promoted_topic_is_dropped_with_consent_only() {
     cluster.want("orders", "mirroring:5:truncate");
     eventually(|| caught_up(&source, &cluster, "orders", 1));
     assert_eq!(exported(&cluster), [(position + 1, written)]);
-    assert_eq!(cluster.state().cuts[0].0.cut, Cut::From(Offset(position)));
+    assert_eq!(cluster.state().truncations[0].0.truncate, Truncate::To(Offset(position)));
     let standing = mirrors(&cluster, &mirror);
     assert_eq!(standing.reason, Some(Reason::LocalRecords), "it says where they are");
 }
@@ -320,7 +320,7 @@ fn records_of_a_topic_that_no_mirror_has_filled_are_exported_whole() {
     eventually(|| caught_up(&source, &cluster, "orders", 1));
     assert_eq!(exported(&cluster), [(0, 4)]);
     let start = source.log("orders", 0, |log| log.start);
-    assert_eq!(cluster.state().cuts[0].0.cut, Cut::All { begins_at: Offset(start) });
+    assert_eq!(cluster.state().truncations[0].0.truncate, Truncate::Fully { start_at: Offset(start) });
     mirrors(&cluster, &mirror);
 }
 
@@ -340,7 +340,7 @@ fn a_mirrored_log_that_is_empty_is_begun_again_without_consent() {
     let mirror = Mirroring::begin(&cluster);
     eventually(|| caught_up(&source, &cluster, "orders", 1));
     assert_eq!(exported(&cluster), []);
-    assert_eq!(cluster.state().cuts[0].0.cut, Cut::All { begins_at: Offset(0) });
+    assert_eq!(cluster.state().truncations[0].0.truncate, Truncate::Fully { start_at: Offset(0) });
     assert_eq!(mirrors(&cluster, &mirror).reason, None);
 }
 
@@ -355,7 +355,7 @@ fn a_compacted_topic_is_mirrored_again_from_the_beginning() {
         let written = end(&cluster);
         cluster.want("orders", "mirroring:4:truncate");
         eventually(|| caught_up(&source, &cluster, "orders", 1));
-        assert_eq!(cluster.state().cuts[0].0.cut, Cut::All { begins_at: Offset(0) });
+        assert_eq!(cluster.state().truncations[0].0.truncate, Truncate::Fully { start_at: Offset(0) });
         assert_eq!(exported(&cluster), [(0, written)], "the source may lack what an epoch alone says it has");
         mirrors(&cluster, &mirror);
     }
@@ -430,7 +430,7 @@ fn reset(cluster: &Cluster) -> Option<(i64, i32)> {
 /// The offsets of the batches that were exported, for each cut that exported any.
 fn exported(cluster: &Cluster) -> Vec<(i64, i64)> {
     let state = cluster.state();
-    let ends = state.cuts.iter().filter_map(|(_, dropped)| {
+    let ends = state.truncations.iter().filter_map(|(_, dropped)| {
         let (first, last) = (dropped.first()?.header(), dropped.last()?.header());
         Some((first.base_offset.0, last.next_offset().0))
     });

@@ -16,11 +16,13 @@ use tarn_record::Epoch;
 
 use super::{Aligned, Partition, Persisted};
 use crate::alignment::GoOn;
+use crate::consent::Allowed;
+use crate::divergence::Alignment;
 use crate::limits;
-use crate::local_cluster::{Cut, Export, LogCut};
-use crate::parted::{Alignment, Allowed, Cutting, Ground};
+use crate::local_cluster::{Export, LogTruncated};
 use crate::reasons::Reason;
 use crate::state::MirrorState;
+use crate::truncation::{Ground, TruncationPlan};
 
 /// What is known of how the log here and the source's compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +34,12 @@ pub(super) enum Histories {
     /// The log here is a beginning of the source's.
     Same(Aligned),
     /// It is none, and may be cut.
-    Parted(Cutting),
+    Diverged(TruncationPlan),
 }
 
 /// What was cut under this version of the binding.
 #[derive(Debug, Default)]
-pub(super) struct Cuts {
+pub(super) struct Truncations {
     /// Since it last was a beginning of the source's.
     in_a_row: u8,
     /// The last cut is not on the disk yet, whatever the binding has become since.
@@ -50,7 +52,7 @@ pub(super) struct Cuts {
     unreported: Option<Export>,
 }
 
-impl Cuts {
+impl Truncations {
     /// What is to be said of the last cut.
     pub(super) fn notice(&self) -> Option<&(Reason, Arc<str>)> {
         self.notice.as_ref()
@@ -59,7 +61,7 @@ impl Cuts {
     /// The binding has another version.
     pub(super) fn rebound(&mut self) {
         let (unreported, is_unflushed) = (self.unreported.take(), self.is_unflushed);
-        *self = Cuts { unreported, is_unflushed, ..Cuts::default() };
+        *self = Truncations { unreported, is_unflushed, ..Truncations::default() };
     }
 
     /// A state was written, and with it what was not reported.
@@ -80,30 +82,30 @@ impl Partition {
     /// divergence.
     pub fn compared(&mut self, alignment: &Alignment, divergence_records_max: Option<u64>) {
         let allowed = Allowed { consent: self.has_consent(), divergence_records_max };
-        match alignment.cutting(allowed) {
+        match alignment.truncation(allowed) {
             None => {}
-            Some(Ok(cutting)) if self.cuts.in_a_row < limits::CUTS_IN_A_ROW_MAX => {
-                self.histories = Histories::Parted(cutting);
+            Some(Ok(plan)) if self.truncations.in_a_row < limits::TRUNCATIONS_IN_A_ROW_MAX => {
+                self.histories = Histories::Diverged(plan);
                 return self.went_well();
             }
-            Some(Ok(cutting)) => {
+            Some(Ok(plan)) => {
                 let why = format!(
                     "it was cut {} times and is still no beginning of the source's",
-                    self.cuts.in_a_row
+                    self.truncations.in_a_row
                 );
-                return self.fails_for_good(cutting.reason, why.into());
+                return self.fails_for_good(plan.reason, why.into());
             }
             Some(Err((reason, why))) => return self.fails_for_good(reason, why.into()),
         }
         if let Alignment::GoOn(GoOn { from, last_epoch, compacted, .. }) = *alignment {
             self.histories = Histories::Same(Aligned { from, last_epoch, compacted });
-            self.cuts.in_a_row = 0;
-            self.cuts.consent_is_used = true;
+            self.truncations.in_a_row = 0;
+            self.truncations.consent_is_used = true;
             self.went_well();
         }
     }
 
-    /// Histories were compared, and may have parted: where is to be searched for.
+    /// Histories were compared, and may have diverged: where is to be searched for.
     pub fn apart(&mut self, why: Arc<str>) {
         self.histories = Histories::Apart(why);
         self.went_well();
@@ -117,20 +119,20 @@ impl Partition {
     }
 
     /// The log was cut as it was decided under this version of the binding: it is compared again.
-    pub fn cut(&mut self, cutting: &Cutting, done: &LogCut, version: i64) {
+    pub fn truncated(&mut self, plan: &TruncationPlan, done: &LogTruncated, version: i64) {
         self.histories = Histories::Open;
         if let Some(export) = &done.export {
-            self.cuts.notice = Some((cutting.reason, said_of(cutting, export).into()));
-            self.cuts.unreported = Some(export.clone());
+            self.truncations.notice = Some((plan.reason, plan.said(export).into()));
+            self.truncations.unreported = Some(export.clone());
         }
         if version == self.bound.version {
-            self.cuts.in_a_row = self.cuts.in_a_row.saturating_add(1);
-            self.cuts.consent_is_used |= cutting.ground == Ground::Consent;
+            self.truncations.in_a_row = self.truncations.in_a_row.saturating_add(1);
+            self.truncations.consent_is_used |= plan.ground == Ground::Consent;
         }
         // Consumers look whether the log still is the one they read where they see a newer epoch (KIP-320).
         self.fell_behind(Epoch(self.bound.leader_epoch.0.saturating_add(1)));
-        self.cuts.is_unflushed = done.unflushed.is_some();
-        if !self.cuts.is_unflushed {
+        self.truncations.is_unflushed = done.unflushed.is_some();
+        if !self.truncations.is_unflushed {
             // The disk has taken all that there was to keep; perhaps there is nothing to append that would show it.
             self.storage_is_back();
         }
@@ -138,42 +140,42 @@ impl Partition {
     }
 
     /// The log is on the disk as it is, and so is what was cut off it.
-    pub(super) fn cut_is_flushed(&mut self) {
-        if std::mem::take(&mut self.cuts.is_unflushed) {
+    pub(super) fn truncation_is_flushed(&mut self) {
+        if std::mem::take(&mut self.truncations.is_unflushed) {
             self.storage_is_back();
         }
     }
 
     /// True where a cut is not on the disk yet.
-    pub(super) fn must_flush_cut(&self) -> bool {
-        self.cuts.is_unflushed
+    pub(super) fn must_flush_truncation(&self) -> bool {
+        self.truncations.is_unflushed
     }
 
     /// What is to be written down, with MIRRORING, of what was exported last.
-    pub fn cut_notice(&self) -> Option<(Reason, Arc<str>)> {
-        self.cuts.notice.clone()
+    pub fn truncation_notice(&self) -> Option<(Reason, Arc<str>)> {
+        self.truncations.notice.clone()
     }
 
     /// What was exported last, where no report names it yet.
     pub fn unreported(&self) -> Option<&Export> {
-        self.cuts.unreported.as_ref()
+        self.truncations.unreported.as_ref()
     }
 
     /// The owning core does not cut the log as it is: it is compared again.
-    pub fn cut_refused(&mut self) {
+    pub fn truncation_refused(&mut self) {
         self.histories = Histories::Open;
         self.gate = super::GateNow::MustClose;
     }
 
     /// True where the end of the log is about to be dropped.
-    pub(super) fn is_to_be_cut(&self) -> bool {
-        matches!(self.histories, Histories::Parted(_))
+    pub(super) fn is_to_be_truncated(&self) -> bool {
+        matches!(self.histories, Histories::Diverged(_))
     }
 
     /// True where MIRRORING is to be written: once, and again where it does not say what was exported, or not that the
     /// operator's consent has ended.
     pub(super) fn must_write_mirroring(&self, persisted: &Persisted) -> bool {
-        let is_said = self.cuts.notice.as_ref().map(|(_, said)| said) == persisted.message.as_ref();
+        let is_said = self.truncations.notice.as_ref().map(|(_, said)| said) == persisted.message.as_ref();
         let ends_consent = self.bound.truncation == Truncation::Allowed && self.is_older(persisted);
         persisted.state != Some(MirrorState::Mirroring) || !is_said || ends_consent
     }
@@ -185,26 +187,8 @@ impl Partition {
             !self.is_older(persisted) && persisted.state.is_some_and(MirrorState::means_mirrored)
         };
         self.bound.truncation == Truncation::Allowed
-            && !self.cuts.consent_is_used
+            && !self.truncations.consent_is_used
             && !self.persisted.as_ref().is_some_and(is_aligned)
-    }
-}
-
-/// What an operator is told of an export.
-fn said_of(cutting: &Cutting, export: &Export) -> String {
-    let Export { broker, from, records, path, .. } = export;
-    let last = export.to.plus(-1);
-    let what = format!("offsets {from} to {last} ({records} records)");
-    match (cutting.cut, cutting.reason) {
-        (Cut::All { .. }, _) => {
-            format!("all of the log, {what}, is exported to {path} on node {broker} and mirrored again")
-        }
-        (Cut::From(_), Reason::LocalRecords) => {
-            format!("{what} were not brought by this mirror and are exported to {path} on node {broker}")
-        }
-        (Cut::From(_), _) => {
-            format!("{what} were not the source's and are exported to {path} on node {broker}")
-        }
     }
 }
 

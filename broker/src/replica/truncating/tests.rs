@@ -47,7 +47,7 @@ fn a_log_is_cut_by_its_own_order_alone_and_not_before_its_time() {
         let mut world = World::new(&[idempotent(7, 0), idempotent(7, 1), idempotent(7, 2)]);
         change(&mut world);
         let refused = world.cut().expect_err(expected);
-        assert!(matches!(&refused, LocalError::NotCut { .. }), "{refused}");
+        assert!(matches!(&refused, LocalError::NotTruncated { .. }), "{refused}");
         assert!(refused.to_string().contains(expected), "{refused}");
         assert_eq!((world.replica.log().end(), world.copies()), (Offset(3), 0));
     }
@@ -56,8 +56,8 @@ fn a_log_is_cut_by_its_own_order_alone_and_not_before_its_time() {
 #[test]
 fn no_record_is_dropped_that_is_not_copied() {
     let log = [idempotent(7, 0), sent(4, 0, 0), commit(4, 0, 0), idempotent(7, 1)];
-    let from = |offset| Cut::From(Offset(offset));
-    let all = Cut::All { begins_at: Offset(9) };
+    let from = |offset| Truncate::To(Offset(offset));
+    let all = Truncate::Fully { start_at: Offset(9) };
     let lacking = [
         (from(1), None, "1 to 1"),
         (from(3), None, "3 to 3"),
@@ -68,16 +68,19 @@ fn no_record_is_dropped_that_is_not_copied() {
     ];
     for (cut, export_from, what) in lacking {
         let mut world = World::new(&log);
-        (world.order.cut, world.order.export_from) = (cut, export_from.map(Offset));
+        (world.order.truncate, world.order.export_from) = (cut, export_from.map(Offset));
         let refused = world.cut().expect_err(what);
         let said = format!("drops the records at offsets {what} and does not export them");
-        assert!(matches!(&refused, LocalError::NotCut { reason, .. } if reason.contains(&said)), "{refused}");
+        assert!(
+            matches!(&refused, LocalError::NotTruncated { reason, .. } if reason.contains(&said)),
+            "{refused}"
+        );
         assert_eq!((world.replica.log().end(), world.copies()), (Offset(4), 0));
     }
     let enough = [(from(3), Some(3), 1), (from(2), Some(3), 1), (from(3), Some(1), 3), (all, Some(0), 4)];
     for (cut, export_from, copied) in enough {
         let mut world = World::new(&log);
-        (world.order.cut, world.order.export_from) = (cut, export_from.map(Offset));
+        (world.order.truncate, world.order.export_from) = (cut, export_from.map(Offset));
         let (end, exported) = world.cut().expect("it is copied");
         let exported = exported.expect("there is something to copy");
         let (from, counts) = (Offset(4 - copied), exported.counts);
@@ -90,7 +93,7 @@ fn no_record_is_dropped_that_is_not_copied() {
 #[test]
 fn control_records_go_without_a_copy() {
     let mut world = World::new(&[idempotent(7, 0), sent(4, 0, 0), commit(4, 0, 0)]);
-    world.order = CutOrder { cut: Cut::From(Offset(2)), export_from: None, ..world.order };
+    world.order = TruncateOrder { truncate: Truncate::To(Offset(2)), export_from: None, ..world.order };
     let (end, exported) = world.cut().expect("nothing is lost");
     assert!(exported.is_none());
     assert_eq!((end, world.copies()), (Offset(2), 0));
@@ -102,7 +105,7 @@ fn what_was_committed_and_known_above_the_cut_is_so_no_more() {
     let mut world = World::new(&[idempotent(7, 0), idempotent(7, 1), sent(4, 0, 0), idempotent(7, 2)]);
     world.replica.binding.as_mut().expect("it is bound").source_high_watermark = Offset(9);
     assert_eq!(world.fetched_at(4), ErrorCode::NONE);
-    world.order.cut = Cut::From(Offset(2));
+    world.order.truncate = Truncate::To(Offset(2));
     world.order.export_from = Some(Offset(2));
     assert_eq!(world.cut().expect("nothing is in the way").0, Offset(2));
     let replica = &world.replica;
@@ -119,14 +122,14 @@ fn what_was_committed_and_known_above_the_cut_is_so_no_more() {
 
 #[test]
 fn a_log_that_loses_everything_begins_where_it_is_told_below_or_above() {
-    for begins_at in [0, 2, 40].map(Offset) {
+    for start_at in [0, 2, 40].map(Offset) {
         let mut world = World::new(&[idempotent(7, 0), idempotent(7, 1), sent(4, 0, 0)]);
-        world.order.cut = Cut::All { begins_at };
+        world.order.truncate = Truncate::Fully { start_at };
         world.order.export_from = Some(Offset(0));
         let (end, exported) = world.cut().expect("nothing is in the way");
         let replica = &world.replica;
-        assert_eq!((end, replica.log().start(), replica.log().end()), (begins_at, begins_at, begins_at));
-        assert_eq!((replica.high_watermark(), replica.last_stable_offset()), (begins_at, begins_at));
+        assert_eq!((end, replica.log().start(), replica.log().end()), (start_at, start_at, start_at));
+        assert_eq!((replica.high_watermark(), replica.last_stable_offset()), (start_at, start_at));
         assert!(replica.log().producers().is_empty());
         assert_eq!(exported.map(|exported| exported.counts.records), Some(3));
     }
@@ -139,16 +142,16 @@ fn a_log_that_changed_while_it_was_copied_is_not_cut() {
     let _ = world.replica.log.truncate_to(Offset(2), NOW).expect("the disk works");
     let other = in_epoch(Epoch(5), idempotent(8, 0)(Offset(2)));
     world.replica.log.append_as_is(std::slice::from_ref(&other), NOW).expect("it follows");
-    let refused = world.replica.cut(&world.order, ready, NOW);
-    assert!(matches!(refused, Err(NotCut::Changed)), "{refused:?}");
+    let refused = world.replica.truncate(&world.order, ready, NOW);
+    assert!(matches!(refused, Err(NotTruncated::Changed)), "{refused:?}");
     let ready = world.ready().expect("it can be copied");
     world
         .replica
         .log
         .append_as_is(&[in_epoch(Epoch(5), idempotent(8, 1)(Offset(3)))], NOW)
         .expect("it follows");
-    let refused = world.replica.cut(&world.order, ready, NOW);
-    assert!(matches!(refused, Err(NotCut::LogEnd { end: Offset(4), .. })), "{refused:?}");
+    let refused = world.replica.truncate(&world.order, ready, NOW);
+    assert!(matches!(refused, Err(NotTruncated::LogEnd { end: Offset(4), .. })), "{refused:?}");
     assert_eq!(world.batches()[2], other);
 }
 
@@ -172,7 +175,8 @@ fn a_disk_that_fills_while_it_is_copied_to_loses_nothing() {
 #[test]
 fn a_cut_that_fails_and_is_tried_again_copies_once_and_needs_no_more_room() {
     let mut world = World::new(&[idempotent(7, 0), idempotent(7, 1), idempotent(7, 2)]);
-    (world.order.cut, world.order.export_from) = (Cut::All { begins_at: Offset(0) }, Some(Offset(0)));
+    (world.order.truncate, world.order.export_from) =
+        (Truncate::Fully { start_at: Offset(0) }, Some(Offset(0)));
     for _ in 0..3 {
         // For the copy, whose one write there is only once.
         world.disk.has_room_for(if world.copies() == 0 { 1 } else { 0 });
@@ -200,15 +204,15 @@ fn a_log_that_was_closed_while_it_was_copied_and_opened_again_is_another() {
     world.replica = Replica::new(partition, "t".into(), log, ALONE, Offset(3), world.rules.clone());
     world.bind(Some((DesiredState::Mirroring, VERSION)));
     assert_eq!((world.replica.log().generation(), world.replica.log().end()), (generation, Offset(3)));
-    let refused = world.replica.cut(&world.order, ready, NOW);
-    assert!(matches!(refused, Err(NotCut::Changed)), "{refused:?}");
+    let refused = world.replica.truncate(&world.order, ready, NOW);
+    assert!(matches!(refused, Err(NotTruncated::Changed)), "{refused:?}");
     assert_eq!(world.cut().expect("it is looked at again").0, Offset(1));
 }
 
 /// A partition whose mirror is about to cut off all but its first record.
 struct World {
     replica: Replica,
-    order: CutOrder,
+    order: TruncateOrder,
     disk: WatchedDisk,
     dir: Arc<LogDir>,
     rules: Arc<TopicRules>,
@@ -218,12 +222,12 @@ struct World {
 const VERSION: i64 = 7;
 
 /// A new partition in `dir` that holds one record of the source's and others, and the order to cut these off.
-pub(crate) fn parted(
+pub(crate) fn divergent(
     dir: &Arc<LogDir>,
     partition: i32,
     rules: &Arc<TopicRules>,
     batches: &[Box<dyn Fn(Offset) -> ValidBatch>],
-) -> (Replica, CutOrder) {
+) -> (Replica, TruncateOrder) {
     let partition = TopicIdPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(partition) };
     let config = rules.log.clone();
     let mut log =
@@ -234,8 +238,8 @@ pub(crate) fn parted(
     let log_end = log.end();
     let mut replica = Replica::new(partition, "t".into(), log, ALONE, log_end, rules.clone());
     bind(&mut replica, rules, Some((DesiredState::Mirroring, VERSION)));
-    let (cut, export_from) = (Cut::From(Offset(1)), Some(Offset(1)));
-    (replica, CutOrder { partition, version: VERSION, log_end, cut, export_from })
+    let (truncate, export_from) = (Truncate::To(Offset(1)), Some(Offset(1)));
+    (replica, TruncateOrder { partition, version: VERSION, log_end, truncate, export_from })
 }
 
 /// The metadata binds the partition, or no longer does.
@@ -253,7 +257,7 @@ impl World {
         let dir =
             LogDir::open(Arc::new(disk.clone()), files.path(), Descriptors::new(100)).expect("it is new");
         let rules = rules(1 << 20);
-        let (replica, order) = parted(&dir, 0, &rules, batches);
+        let (replica, order) = divergent(&dir, 0, &rules, batches);
         World { replica, order, disk, dir, rules, files }
     }
 
@@ -270,17 +274,17 @@ impl World {
         std::fs::read_dir(self.exports().join("t-0")).map_or(0, Iterator::count)
     }
 
-    fn ready(&self) -> Result<ReadyToCut, NotCut> {
-        self.replica.cut_work(&self.order)?.run(&ExportDir::new(self.exports()), NOW, || true)
+    fn ready(&self) -> Result<ReadyToTruncate, NotTruncated> {
+        self.replica.truncation_work(&self.order)?.run(&ExportDir::new(self.exports()), NOW, || true)
     }
 
     fn cut(&mut self) -> Result<(Offset, Option<Exported>), LocalError> {
         let cut = |world: &mut World| {
             let mut ready = world.ready()?;
             let exported = ready.exported.take();
-            Ok((world.replica.cut(&world.order, ready, NOW)?, exported))
+            Ok((world.replica.truncate(&world.order, ready, NOW)?, exported))
         };
-        cut(self).map_err(|why: NotCut| why.of(&self.order))
+        cut(self).map_err(|why: NotTruncated| why.of(&self.order))
     }
 
     fn batches(&self) -> Vec<ValidBatch> {

@@ -1,24 +1,24 @@
-//! Logs that have parted from the source's: failed, or cut and compared again.
+//! Logs that have diverged from the source's: failed, or truncated and compared again.
 
 use super::super::tests::{
-    POLICY, bound, cut, diverged, ends, fetched, go_on, leader, parted, partition, persisted, run,
+    POLICY, bound, diverged, divergence, ends, fetched, go_on, leader, partition, persisted, run, truncated,
 };
 use super::*;
-use crate::local_cluster::Cut;
+use crate::local_cluster::Truncate;
 use crate::partition::{Bound, Want};
 use tarn_image::DesiredState;
 use tarn_record::{Epoch, Offset};
 
 #[test]
-fn with_consent_a_log_that_has_parted_is_cut_behind_a_closed_gate_and_compared_again() {
+fn with_consent_a_log_that_has_diverged_is_truncated_behind_a_closed_gate_and_compared_again() {
     let mut partition = recovered(Truncation::Allowed);
     partition.compared(&diverged(), None);
-    let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
-    assert_eq!((cutting.cut, cutting.export_from), (Cut::From(Offset(5)), Some(Offset(5))));
+    let Want::Truncate(plan) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+    assert_eq!((plan.truncate, plan.export_from), (Truncate::To(Offset(5)), Some(Offset(5))));
     assert_eq!(partition.state(), MirrorState::LogAlignment, "it is FAILED no more");
-    partition.begin(Want::Cut(cutting));
+    partition.begin(Want::Truncate(plan));
     partition.end();
-    partition.cut(&cutting, &cut(), 2);
+    partition.truncated(&plan, &truncated(), 2);
     let mut written = Vec::new();
     let steps = ["Compare", "RaiseEpoch", "Wait", "WriteState", "OpenGate", "Fetch"];
     assert_eq!(
@@ -43,8 +43,8 @@ fn with_consent_a_log_that_has_parted_is_cut_behind_a_closed_gate_and_compared_a
 fn consent_is_used_once() {
     let mut partition = recovered(Truncation::Allowed);
     partition.compared(&diverged(), None);
-    let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
-    partition.cut(&cutting, &cut(), 2);
+    let Want::Truncate(plan) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+    partition.truncated(&plan, &truncated(), 2);
     partition.compared(&diverged(), None);
     assert_eq!(partition.want(0), Want::WriteState(MirrorState::Failed));
     // Nor is it kept by an alignment that did not need it, in this life or the next.
@@ -96,8 +96,8 @@ fn an_export_that_fails_is_tried_again_and_nothing_else_is_done() {
     }
     assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
     // Then it can be written, and the source has nothing more.
-    let Want::Cut(cutting) = want else { panic!("{want:?}") };
-    partition.cut(&cutting, &cut(), 2);
+    let Want::Truncate(plan) = want else { panic!("{want:?}") };
+    partition.truncated(&plan, &truncated(), 2);
     run(&mut partition, &mut Vec::new());
     assert_eq!((partition.state(), partition.trouble()), (MirrorState::Mirroring, None));
     assert_eq!(partition.retry_attempt(), 0);
@@ -107,7 +107,7 @@ fn an_export_that_fails_is_tried_again_and_nothing_else_is_done() {
 fn a_cut_that_is_refused_is_decided_anew() {
     let mut partition = recovered(Truncation::Allowed);
     partition.compared(&diverged(), None);
-    partition.cut_refused();
+    partition.truncation_refused();
     assert_eq!(partition.want(0), Want::CloseGate);
     partition.gate_closed();
     assert_eq!(partition.want(0), Want::Compare(leader(1, 5)));
@@ -125,21 +125,21 @@ fn what_the_source_says_meanwhile_is_compared_first() {
 fn a_stop_wins_over_a_cut_and_a_cut_of_an_older_version_uses_up_nothing() {
     let mut partition = recovered(Truncation::Allowed);
     partition.compared(&diverged(), None);
-    let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
-    partition.begin(Want::Cut(cutting));
+    let Want::Truncate(plan) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+    partition.begin(Want::Truncate(plan));
     let stop = Bound { desired: DesiredState::Stopping, version: 3, ..partition.bound() };
     partition.rebound(Bound { truncation: Truncation::Refused, ..stop });
     partition.end();
-    partition.cut(&cutting, &cut(), 2);
+    partition.truncated(&plan, &truncated(), 2);
     assert_eq!(partition.want(0), Want::CloseGate);
     partition.gate_closed();
     assert_eq!(partition.want(0), Want::Flush);
     partition.rebound(Bound { desired: DesiredState::Mirroring, version: 4, ..partition.bound() });
     partition.rebound(Bound { version: 5, truncation: Truncation::Allowed, ..partition.bound() });
-    partition.cut(&cutting, &cut(), 4);
+    partition.truncated(&plan, &truncated(), 4);
     partition.gate_closed();
     partition.compared(&diverged(), None);
-    assert!(matches!(partition.want(0), Want::Cut(_)), "{:?}", partition.want(0));
+    assert!(matches!(partition.want(0), Want::Truncate(_)), "{:?}", partition.want(0));
 }
 
 #[test]
@@ -148,11 +148,11 @@ fn a_few_records_are_given_up_where_that_is_configured_again_and_again_but_not_f
     partition.source_seen(Some(leader(2, 6)));
     partition.left_lane();
     partition.gate_closed();
-    for _ in 0..limits::CUTS_IN_A_ROW_MAX {
+    for _ in 0..limits::TRUNCATIONS_IN_A_ROW_MAX {
         partition.compared(&diverged(), Some(5));
-        let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
-        assert_eq!((cutting.ground, partition.state()), (Ground::Configured, MirrorState::UleRecovery));
-        partition.cut(&cutting, &cut(), 1);
+        let Want::Truncate(plan) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+        assert_eq!((plan.ground, partition.state()), (Ground::Configured, MirrorState::UleRecovery));
+        partition.truncated(&plan, &truncated(), 1);
     }
     partition.compared(&diverged(), Some(5));
     assert_eq!(partition.want(0), Want::WriteState(MirrorState::Failed));
@@ -166,8 +166,8 @@ fn a_few_records_are_given_up_where_that_is_configured_again_and_again_but_not_f
 fn a_cut_that_is_not_on_the_disk_is_known_and_flushed_before_anything_else() {
     let mut partition = recovered(Truncation::Allowed);
     partition.compared(&diverged(), None);
-    let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
-    partition.cut(&cutting, &LogCut { unflushed: Some("no room".into()), ..cut() }, 2);
+    let Want::Truncate(plan) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+    partition.truncated(&plan, &LogTruncated { unflushed: Some("no room".into()), ..truncated() }, 2);
     let mut now = 1000;
     for _ in 0..3 {
         partition.failed(Reason::DestinationStorage, "no room".into(), now, 0.5, &POLICY);
@@ -177,7 +177,7 @@ fn a_cut_that_is_not_on_the_disk_is_known_and_flushed_before_anything_else() {
         assert_eq!(partition.want(now), Want::Flush);
     }
     assert_eq!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
-    assert_eq!(partition.unreported(), cut().export.as_ref());
+    assert_eq!(partition.unreported(), truncated().export.as_ref());
     partition.flushed(&ends());
     assert_eq!(partition.want(now), Want::Compare(leader(2, 6)));
     assert_ne!(partition.trouble().map(|(reason, _)| reason), Some(Reason::DestinationStorage));
@@ -187,7 +187,7 @@ fn a_cut_that_is_not_on_the_disk_is_known_and_flushed_before_anything_else() {
     partition.rebound(Bound { version: 3, truncation: Truncation::Allowed, ..partition.bound() });
     partition.gate_closed();
     partition.compared(&diverged(), None);
-    partition.cut(&cutting, &LogCut { unflushed: Some("no room".into()), ..cut() }, 3);
+    partition.truncated(&plan, &LogTruncated { unflushed: Some("no room".into()), ..truncated() }, 3);
     partition.rebound(Bound { version: 4, ..partition.bound() });
     partition.gate_closed();
     assert_eq!(partition.want(now), Want::Flush);
@@ -201,10 +201,10 @@ fn a_promoted_log_with_nothing_of_its_own_is_cut_unasked() {
     partition.rebound(Bound { leader_epoch: Epoch(99), ..partition.bound() });
     partition.state_read(persisted(MirrorState::LogAlignment));
     partition.source_seen(Some(leader(1, 5)));
-    partition.compared(&Alignment::LocalRecords(parted(0)), None);
-    let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
-    assert_eq!((cutting.ground, cutting.export_from), (Ground::NoRecords, None));
-    partition.cut(&cutting, &LogCut { export: None, ..cut() }, 1);
+    partition.compared(&Alignment::LocalRecords(divergence(0)), None);
+    let Want::Truncate(plan) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+    assert_eq!((plan.ground, plan.export_from), (Ground::NoRecords, None));
+    partition.truncated(&plan, &LogTruncated { export: None, ..truncated() }, 1);
     assert_eq!(
         run(&mut partition, &mut Vec::new()),
         ["Compare", "RaiseEpoch", "Wait", "WriteState", "OpenGate", "Fetch"]
@@ -234,25 +234,25 @@ fn what_was_exported_is_said_after_a_restart_and_until_the_binding_is_another() 
 
 #[test]
 fn what_was_exported_is_reported_with_the_next_state_whatever_comes_between() {
-    let cut_under_consent = || {
+    let truncated_under_consent = || {
         let mut partition = recovered(Truncation::Allowed);
         partition.compared(&diverged(), None);
-        let Want::Cut(cutting) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+        let Want::Truncate(plan) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
         assert_eq!(partition.unreported(), None);
-        partition.cut(&cutting, &cut(), 2);
+        partition.truncated(&plan, &truncated(), 2);
         partition
     };
-    let mut partition = cut_under_consent();
-    assert_eq!(partition.unreported(), cut().export.as_ref());
+    let mut partition = truncated_under_consent();
+    assert_eq!(partition.unreported(), truncated().export.as_ref());
     partition.state_written(MirrorState::Mirroring, 5, 2);
     assert_eq!(partition.unreported(), None);
     // A stop comes before that.
-    let mut partition = cut_under_consent();
+    let mut partition = truncated_under_consent();
     let stop = Bound { desired: DesiredState::Stopping, version: 3, ..partition.bound() };
     partition.rebound(Bound { truncation: Truncation::Refused, ..stop });
     assert_eq!(partition.notice(), None);
     partition.state_unknown();
-    assert_eq!(partition.unreported(), cut().export.as_ref());
+    assert_eq!(partition.unreported(), truncated().export.as_ref());
     partition.state_read(persisted(MirrorState::LogAlignment));
     partition.state_written(MirrorState::Stopping, 6, 3);
     assert_eq!(partition.unreported(), None);
