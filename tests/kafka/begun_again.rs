@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tarn_mirror::crash_points::CUT_POINTS;
+use tarn_mirror::crash_points::TRUNCATION_POINTS;
 use tarn_tests::compare::{assert_identical, await_mirrored};
 use tarn_tests::exports::{exported, exports};
 use tarn_tests::lines::{lines, numbered, write_lines};
@@ -32,7 +32,7 @@ fn a_cut_that_dies_at_any_of_its_steps_is_gone_on_with_by_the_next_start() {
         return;
     }
     let source = source(2);
-    for point in CUT_POINTS {
+    for point in TRUNCATION_POINTS {
         // Of two partitions of one core one comes after the other.
         let one_core = TarnOptions { cores: Some("0"), ..TarnOptions::default() };
         let mut tarn = Tarn::formatted(&one_core);
