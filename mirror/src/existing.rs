@@ -101,6 +101,7 @@ pub fn said(ranges: &[LocalRange]) -> Option<String> {
     let LocalRange { partition, from, to, suffix } = ranges.first()?;
     let more = match ranges.len() {
         1 => String::new(),
+        2 => " (and 1 more partition)".to_owned(),
         count => format!(" (and {} more partitions)", count - 1),
     };
     // The leader counts from where both logs part, which it asks the source for.
@@ -259,8 +260,10 @@ mod tests {
         let suffix = Suffix { records: 1, control_records: 2, has_more: true };
         let range = LocalRange { partition, from: Offset(7), to: Offset(9), suffix };
         let said = super::said(&[range, range]).unwrap_or_default();
-        let first = "partition 0: offsets 7 to 8 (more than 1 records) were not brought";
-        assert!(said.starts_with(first) && said.contains("1 more partitions"), "{said}");
+        let first = "partition 0: offsets 7 to 8 (more than 1 record) were not brought";
+        assert!(said.starts_with(first) && said.contains("(and 1 more partition)"), "{said}");
+        let said = super::said(&[range, range, range]).unwrap_or_default();
+        assert!(said.contains("(and 2 more partitions)"), "{said}");
         assert_eq!(super::said(&[]), None);
     }
 

@@ -271,7 +271,8 @@ impl Suffix {
 impl fmt::Display for Suffix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let more = if self.has_more { "more than " } else { "" };
-        write!(f, "{more}{} records", self.records)
+        let records = if self.records == 1 { "record" } else { "records" };
+        write!(f, "{more}{} {records}", self.records)
     }
 }
 

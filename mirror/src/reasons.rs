@@ -108,6 +108,30 @@ reasons! {
 }
 
 impl Reason {
+    /// True for failures that say nothing of the data and end by themselves, when the disk here has room again. They are
+    /// tried again for ever: whoever makes room at last does not also look for what has given up meanwhile.
+    pub fn passes_by_itself(self) -> bool {
+        self == Reason::DestinationStorage
+    }
+
+    /// True for what a partition waits for without having failed.
+    pub fn is_waited_for(self) -> bool {
+        matches!(
+            self,
+            Reason::SourceLeaderUnknown
+                | Reason::CoordinatorUnavailable
+                | Reason::ControllerUnavailable
+                | Reason::DestinationNoLeader
+                | Reason::EpochBehind
+                | Reason::SourceClusterChanged
+        )
+    }
+
+    /// True where it is tried again for ever, whatever `mirror.failed.retry.max.attempts` says.
+    pub fn is_tried_for_ever(self) -> bool {
+        self.passes_by_itself() || self.is_waited_for()
+    }
+
     /// The reason where the source answers with an error that means nothing else here.
     pub fn of_refusal(code: ErrorCode) -> Reason {
         match is_about_permission(code) {

@@ -15,6 +15,8 @@ const SAVED: Duration = Duration::from_secs(30);
 const BACK: Duration = Duration::from_secs(120);
 /// The exit code of what failed, and may go well another time.
 const FAILED: i32 = 1;
+/// The exit code of what was asked for wrongly.
+const USAGE: i32 = 2;
 /// The exit code where something else must be done first.
 const PRECONDITION: i32 = 3;
 
@@ -100,7 +102,7 @@ fn topics_that_are_not_there_and_bad_patterns_are_errors() {
     let tarn = Tarn::start(&TarnOptions::default());
     tarn.create_mirror("m", &[("bootstrap.servers", &source.bootstrap())]).ok();
     for (topics, code) in
-        [("a(b", FAILED), ("no.such.topic", PRECONDITION), ("__consumer_offsets", PRECONDITION)]
+        [("a(b", USAGE), ("no.such.topic", PRECONDITION), ("__consumer_offsets", PRECONDITION)]
     {
         let said = tarn.mirror("start", &["--mirror", "m", "--topics", topics]).failed_with(code);
         assert!(said.contains(topics), "{said}");

@@ -6,6 +6,7 @@ mod ended_log;
 mod failover;
 mod kit_itself;
 mod mirror_bytes;
+mod mirror_commands;
 mod mirror_control;
 mod mirror_cores;
 mod mirror_existing;

@@ -34,6 +34,12 @@ impl Failure {
         }
     }
 
+    /// What is told of it on standard error: each line begins with `tarn: `, however many there are.
+    pub(crate) fn told(&self) -> String {
+        let lines = self.to_string();
+        lines.lines().map(|line| format!("tarn: {line}")).collect::<Vec<_>>().join("\n")
+    }
+
     /// What a broker answered: its own words where it gave some, else those of the error code.
     pub(crate) fn answered(code: ErrorCode, message: Option<&str>) -> Failure {
         let said = message.filter(|message| !message.is_empty()).unwrap_or_else(|| code.message());
@@ -76,6 +82,13 @@ mod tests {
         assert_eq!(failure.to_string(), "there is no mirror ghost (UNKNOWN_CLUSTER_MIRROR)");
         assert_eq!(Failure::answered(ErrorCode::REQUEST_TIMED_OUT, None).exit_code(), 1);
         assert_eq!(Failure::check(0, None), Ok(()));
+    }
+
+    #[test]
+    fn every_line_of_a_failure_says_who_failed() {
+        let two = Failure::Precondition("a: it is full\n  partition 0".to_owned());
+        assert_eq!(two.told(), "tarn: a: it is full\ntarn:   partition 0");
+        assert_eq!(Failure::Failed("it ended".to_owned()).told(), "tarn: it ended");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `tarn`: the server, and the commands that make, fill, read and mirror topics.
 //!
 //! Every command ends with 0 done, 1 failed or 2 used wrongly; those of `tarn mirror` also with 3, where a
-//! precondition is not met. What went wrong is the last line on standard error.
+//! precondition is not met. What went wrong is said on standard error, in lines that begin with `tarn: `.
 
 mod admin;
 mod compare;
@@ -35,8 +35,8 @@ struct CommandLine {
 
 const EXIT_CODES: &str = "Exit codes, of every command: 0 done, 1 failed, 2 used wrongly: an unknown option, a \
                           value that cannot be, a configuration file that is refused. Those of `tarn mirror` also \
-                          with 3: something else must be done first. What went wrong is the last line on \
-                          standard error.";
+                          with 3: something else must be done first. What went wrong stands at the end of \
+                          standard error, in lines that begin with `tarn: `.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("tarn: {failure}");
+            eprintln!("{}", failure.told());
             ExitCode::from(failure.exit_code())
         }
     }

@@ -78,9 +78,23 @@ pub(crate) fn thousands(number: i64) -> String {
     grouped
 }
 
+/// So many of them, by their name in the singular.
+pub(crate) fn counted(number: usize, name: &str) -> String {
+    match number {
+        1 => format!("1 {name}"),
+        number => format!("{} {name}s", thousands(i64::try_from(number).unwrap_or(i64::MAX))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_one_is_no_plural() {
+        let said = [0, 1, 2, 1500].map(|number| counted(number, "record"));
+        assert_eq!(said, ["0 records", "1 record", "2 records", "1,500 records"]);
+    }
 
     #[test]
     fn thousands_stand_apart() {

@@ -76,8 +76,8 @@ impl News {
         self.due_ms.unwrap_or(u64::MAX)
     }
 
-    /// Says what is due.
-    pub(super) fn say(&mut self, now_ms: u64, mirror: &str) {
+    /// Says what is due of a mirror that has so many partitions here.
+    pub(super) fn say(&mut self, now_ms: u64, mirror: &str, of: usize) {
         if self.due_ms() > now_ms {
             return;
         }
@@ -86,7 +86,7 @@ impl News {
         if !joined.is_empty() {
             let (topics, partitions) =
                 (some_of(joined.keys().map(|name| &**name)), joined.values().sum::<usize>());
-            tracing::info!(mirror, partitions, %topics, "partitions are mirrored");
+            tracing::info!(mirror, partitions, of, %topics, "partitions are mirrored");
         }
         if went_on > 0 {
             tracing::info!(mirror, partitions = went_on, "partitions are FAILED no more");
@@ -128,13 +128,13 @@ mod tests {
             let why = (Reason::SourceTruncated, "the source has less");
             news.failed(index, ("orders", PartitionIndex(index as i32)), HowLong::ForGood, why);
         }
-        let lines = said(|| news.say(news.due_ms(), "m"));
+        let lines = said(|| news.say(news.due_ms(), "m", 1000));
         assert_eq!(lines.len(), 1, "{lines:?}");
         for text in ["1000", "SOURCE_TRUNCATED", "orders-0: the source has less", "m"] {
             assert!(lines[0].contains(text), "no {text} in {lines:?}");
         }
         assert_eq!(news.due_ms(), u64::MAX);
-        assert!(said(|| news.say(1_000_000, "m")).is_empty());
+        assert!(said(|| news.say(1_000_000, "m", 1000)).is_empty());
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
             for now_ms in (0..60_000).step_by(100) {
                 let why = (Reason::SourceLeaderUnknown, "it has none");
                 news.failed(now_ms, ("orders", PartitionIndex(0)), HowLong::UntilRetried, why);
-                news.say(now_ms, "m");
+                news.say(now_ms, "m", 1);
             }
         });
         assert!((10..=13).contains(&lines.len()), "{} lines", lines.len());
@@ -157,8 +157,9 @@ mod tests {
             news.joined(0, &topic);
             news.joined(0, &topic);
         }
-        let lines = said(|| news.say(limits::NEWS_GATHERED_MS, "m"));
-        assert!(lines[0].contains("14") && lines[0].contains("a, b, c, d, e and 2 more"), "{lines:?}");
+        let lines = said(|| news.say(limits::NEWS_GATHERED_MS, "m", 20));
+        assert!(lines[0].contains("partitions=14 of=20"), "{lines:?}");
+        assert!(lines[0].contains("a, b, c, d, e and 2 more"), "{lines:?}");
     }
 
     /// The lines that the log gets of this.

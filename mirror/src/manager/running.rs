@@ -106,7 +106,7 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
             mirror.assign(&crew, &mut self.next_number, &mut context);
             mirror.begin_work(&self.cluster, &self.limits, &self.budget, &context);
             mirror.begin_completing(&self.cluster, &context);
-            mirror.news.say(now_ms, &mirror.life.mirror);
+            mirror.news.say(now_ms, &mirror.life.mirror, mirror.partitions.len());
             mirror.begin_refresh(&self.cluster, &self.limits, &context);
             next_ms = next_ms.min(mirror.look_again_ms(&context));
         }

@@ -51,8 +51,8 @@ impl Partition {
         }
         match reason.treatment() {
             Treatment::Terminal => self.fails_for_good(reason, message),
-            Treatment::Retried if !is_waited_for(reason) => {
-                if !passes_by_itself(reason) {
+            Treatment::Retried if !reason.is_waited_for() => {
+                if !reason.passes_by_itself() {
                     if self.attempts_used >= policy.attempts_max {
                         return self.fails_for_good(reason, message);
                     }
@@ -112,24 +112,5 @@ fn is_of_this_cluster(reason: Reason) -> bool {
             | Reason::DestinationNoLeader
             | Reason::CoordinatorUnavailable
             | Reason::ControllerUnavailable
-    )
-}
-
-/// Failures that say nothing of the data and end by themselves, when the disk here has room again. They are
-/// tried again for ever: whoever makes room at last does not also look for what has given up meanwhile.
-fn passes_by_itself(reason: Reason) -> bool {
-    reason == Reason::DestinationStorage
-}
-
-/// Reasons that a partition waits for without having failed.
-fn is_waited_for(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::SourceLeaderUnknown
-            | Reason::CoordinatorUnavailable
-            | Reason::ControllerUnavailable
-            | Reason::DestinationNoLeader
-            | Reason::EpochBehind
-            | Reason::SourceClusterChanged
     )
 }

@@ -5,7 +5,7 @@
 //! are bound to the mirror, so that no source is needed.
 
 use std::collections::BTreeSet;
-use std::io::stdout;
+use std::io::{Write, stdout};
 
 use tarn_image::topic_name;
 use tarn_wire::Str;
@@ -14,9 +14,13 @@ use tarn_wire::messages::{
     ResumeMirrorTopicsRequest, StopMirrorTopicsRequest,
 };
 
-use super::output;
-use super::refusal::{self, Range, Refused};
-use super::{ChangeArguments, DeleteArguments, RecoverArguments, Style};
+use super::change_output::{self, Changed};
+use super::refusal::{self, Refused};
+use super::truncation::Truncation;
+use super::waiting::{Until, Wait, wait};
+use super::{
+    ChangeArguments, DeleteArguments, HowToWait, RecoverArguments, ResumeArguments, Style, patterns,
+};
 use crate::admin::Cluster;
 use crate::failure::Failure;
 use crate::progress::while_waiting;
@@ -59,9 +63,26 @@ pub(super) struct Asked<'a> {
 }
 
 /// What a cluster answered for one topic.
+#[derive(Default)]
 struct Answered {
     topic: String,
     refused: Option<Refused>,
+    /// It was as it was asked to be.
+    is_undone: bool,
+    /// Of a topic that is not refused.
+    truncations: Vec<Truncation>,
+}
+
+/// What a cluster answered.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// The topics for which it is so now.
+    pub(super) topics: Vec<String>,
+    /// Those of them with which nothing was to be done.
+    pub(super) undone: Vec<String>,
+    /// What stands in the way of them, or would be dropped.
+    pub(super) truncations: Vec<Truncation>,
+    pub(super) refused: Vec<Refused>,
 }
 
 macro_rules! ask {
@@ -81,31 +102,27 @@ macro_rules! ask {
         answer
             .topics
             .iter()
-            .map(|topic| Answered {
-                topic: topic.name.to_string(),
-                refused: Refused::of(
-                    &topic.name,
-                    topic.error_code,
-                    topic.error_message.as_deref(),
-                    ranges_of!($request, topic),
-                ),
+            .map(|topic| {
+                let said = topic.error_message.as_deref();
+                let mut truncations: Vec<Truncation> = truncations_of!($request, topic);
+                let refused = Refused::of(&topic.name, topic.error_code, said, truncations.clone());
+                if refused.is_some() {
+                    truncations.clear();
+                }
+                let is_undone = refused.is_none() && said.is_some_and(|said| !said.is_empty());
+                Answered { topic: topic.name.to_string(), refused, is_undone, truncations }
             })
             .collect::<Vec<_>>()
     }};
 }
 
-/// The ranges that a refusal is about, of the one request whose refusals have some.
-macro_rules! ranges_of {
+/// What would be dropped of a topic, of the one request that is told it.
+macro_rules! truncations_of {
     (RecoverMirrorTopicsRequest, $topic:ident) => {
-        $topic.truncations.iter().map(|one| Range {
-            partition: one.partition_index,
-            from: one.from_offset,
-            to: one.to_offset,
-            records: one.records,
-        })
+        $topic.truncations.iter().map(|one| Truncation::from((&*$topic.name, one))).collect()
     };
     ($other:ident, $topic:ident) => {
-        std::iter::empty()
+        Vec::new()
     };
 }
 
@@ -124,15 +141,14 @@ macro_rules! topic_of {
     };
 }
 
-/// Asks for a change of what is wanted. Returns the topics for which it is so now, and those that were refused, so that
-/// the others can be waited for first.
+/// Asks for a change of what is wanted. What was refused is part of the answer, so that the others can be waited for first.
 pub(super) async fn ask(
     cluster: &Cluster,
     change: Change,
     mirror: &str,
     given: &[String],
     run: Run,
-) -> Result<(Vec<String>, Vec<Refused>), Failure> {
+) -> Result<Answer, Failure> {
     let answered = match change {
         Change::Stop => ask!(cluster, StopMirrorTopicsRequest, mirror, given, run, {}),
         Change::Pause => ask!(cluster, PauseMirrorTopicsRequest, mirror, given, run, {}),
@@ -147,7 +163,7 @@ pub(super) async fn ask(
             given.join(", ")
         )));
     }
-    Ok(parted(answered))
+    Ok(gathered(answered))
 }
 
 /// Says what an answer has to say beside that it is done.
@@ -168,45 +184,77 @@ fn told_apart(given: &[String]) -> (Vec<Str>, Vec<Str>) {
     (texts(names), texts(patterns))
 }
 
-fn parted(answered: Vec<Answered>) -> (Vec<String>, Vec<Refused>) {
-    let (mut good, mut all_refused) = (Vec::new(), Vec::new());
-    for Answered { topic, refused } in answered {
-        match refused {
-            None => good.push(topic),
-            Some(refused) => all_refused.push(refused),
+fn gathered(answered: Vec<Answered>) -> Answer {
+    let mut answer = Answer::default();
+    for Answered { topic, refused, is_undone, truncations } in answered {
+        if let Some(refused) = refused {
+            answer.refused.push(refused);
+            continue;
         }
+        if is_undone {
+            answer.undone.push(topic.clone());
+        }
+        answer.truncations.extend(truncations);
+        answer.topics.push(topic);
     }
-    good.sort_unstable();
-    (good, all_refused)
+    answer.topics.sort_unstable();
+    answer.undone.sort_unstable();
+    answer
+        .truncations
+        .sort_by(|one, other| (&one.topic, one.partition).cmp(&(&other.topic, other.partition)));
+    answer
 }
 
 /// Pauses topics.
 pub(super) async fn pause(arguments: ChangeArguments, style: Style) -> Result<(), Failure> {
-    change(arguments, Change::Pause, style).await
+    change(arguments, HowToWait::default(), Change::Pause, style).await
 }
 
 /// Goes on with paused topics.
-pub(super) async fn resume(arguments: ChangeArguments, style: Style) -> Result<(), Failure> {
-    change(arguments, Change::Resume, style).await
+pub(super) async fn resume(arguments: ResumeArguments, style: Style) -> Result<(), Failure> {
+    change(arguments.change, arguments.wait, Change::Resume, style).await
 }
 
 /// Tries topics again that have failed.
 pub(super) async fn recover(arguments: RecoverArguments, style: Style) -> Result<(), Failure> {
     let consent = if arguments.allow_truncation { Consent::Given } else { Consent::Refused };
-    change(arguments.change, Change::Recover(consent), style).await
+    change(arguments.change, arguments.wait, Change::Recover(consent), style).await
 }
 
-async fn change(arguments: ChangeArguments, change: Change, style: Style) -> Result<(), Failure> {
+async fn change(
+    arguments: ChangeArguments,
+    how: HowToWait,
+    change: Change,
+    style: Style,
+) -> Result<(), Failure> {
     let ChangeArguments { named, topics, dry_run, .. } = arguments;
+    let topics = patterns::checked(&topics)?;
+    let (mirror, address) = (&named.mirror, named.address());
     let cluster = Cluster::connect(&named.connect).await?;
     let run = Run::of(dry_run);
-    let asked = ask(&cluster, change, &named.mirror, &topics, run);
-    let (changed, refused) = while_waiting("asking the controller", asked).await?;
-    if refused.is_empty() || !changed.is_empty() || style == Style::Json {
-        let asked = Asked { change, mirror: &named.mirror, run };
-        output::changed(&mut stdout().lock(), &asked, &changed, &refused, style)?;
+    let asked = ask(&cluster, change, mirror, &topics, run);
+    let Answer { topics, undone, truncations, refused } =
+        while_waiting("asking the controller", asked).await?;
+    let refusal = refusal::of_topics(&refused);
+    if refused.is_empty() || !topics.is_empty() || style == Style::Json {
+        let asked = Asked { change, mirror, run };
+        let told = Changed {
+            topics: &topics,
+            undone: &undone,
+            truncations: &truncations,
+            refused: &refused,
+            look_at: (!how.wait).then_some(&*address),
+        };
+        let mut out = stdout().lock();
+        change_output::changed(&mut out, &asked, &told, style)?;
+        out.flush()?;
     }
-    refusal::of_topics(&refused)
+    if !how.wait || topics.is_empty() {
+        return refusal;
+    }
+    let until = Until::Mirroring;
+    let asked = Wait { mirror, topics: &topics, until, timeout_s: how.timeout, address: &address };
+    refusal::after(wait(&cluster, &asked).await, refusal)
 }
 
 /// Deletes a mirror whose topics are all stopped.
@@ -221,7 +269,7 @@ pub(super) async fn delete(arguments: DeleteArguments, style: Style) -> Result<(
     let answer = while_waiting("asking the controller", cluster.call_mirror_api(&request)).await?;
     refusal::check(answer.error_code, answer.error_message.as_deref())?;
     note(answer.error_message.as_deref());
-    output::deleted(&mut stdout().lock(), &named.mirror, Run::of(dry_run), style)
+    change_output::deleted(&mut stdout().lock(), &named.mirror, Run::of(dry_run), style)
 }
 
 #[cfg(test)]
@@ -239,15 +287,25 @@ mod tests {
 
     #[test]
     fn what_is_refused_does_not_hide_what_is_done() {
+        let of = |topic: &str| Answered { topic: topic.to_owned(), ..Answered::default() };
         let refused = Refused::of("x", ErrorCode::TOPIC_NOT_IN_CLUSTER_MIRROR.0, None, []);
+        let truncation = |topic: &str, partition| Truncation {
+            topic: topic.to_owned(),
+            partition,
+            ..Truncation::default()
+        };
         let answered = vec![
-            Answered { topic: "b".to_owned(), refused: None },
-            Answered { topic: "x".to_owned(), refused },
-            Answered { topic: "a".to_owned(), refused: None },
+            Answered { truncations: vec![truncation("b", 3), truncation("b", 1)], ..of("b") },
+            Answered { refused, ..of("x") },
+            Answered { is_undone: true, ..of("a") },
         ];
-        let (good, refused) = parted(answered);
-        assert_eq!(good, ["a", "b"]);
-        let failure = refusal::of_topics(&refused).unwrap_err();
+        let answer = gathered(answered);
+        assert_eq!(
+            (answer.topics, answer.undone),
+            (vec!["a".to_owned(), "b".to_owned()], vec!["a".to_owned()])
+        );
+        assert_eq!(answer.truncations, [truncation("b", 1), truncation("b", 3)]);
+        let failure = refusal::of_topics(&answer.refused).unwrap_err();
         assert_eq!(failure.exit_code(), 3);
         assert!(failure.to_string().starts_with("x: "), "{failure}");
     }

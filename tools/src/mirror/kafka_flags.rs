@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 
 use super::{
-    ChangeArguments, CreateArguments, DeleteArguments, DescribeArguments, HowToStop, ListArguments, Named,
-    RecoverArguments, StartArguments, StopArguments, Style, changes, stopping, verbs,
+    ChangeArguments, CreateArguments, DeleteArguments, DescribeArguments, HowToStop, HowToWait,
+    ListArguments, Named, RecoverArguments, ResumeArguments, StartArguments, StopArguments, Style, changes,
+    stopping, verbs,
 };
 use crate::admin::on_core;
 use crate::connect::ConnectArguments;
@@ -136,7 +137,8 @@ impl KafkaArguments {
             return verbs::list(ListArguments { connect, json: false }, style).await;
         }
         if action == "describe" {
-            return verbs::describe(DescribeArguments { connect, mirror, failed, json }, style).await;
+            return verbs::describe(DescribeArguments { connect, mirror, failed, tasks: false, json }, style)
+                .await;
         }
         let named = Named { connect, mirror: mirror.unwrap_or_default() };
         let change = |named, topics| ChangeArguments { named, topics, dry_run: false, json };
@@ -149,10 +151,13 @@ impl KafkaArguments {
                 stopping::stop(StopArguments { named, topics, how }, style).await
             }
             ("pause", _) => changes::pause(change(named, topics), style).await,
-            ("resume", _) => changes::resume(change(named, topics), style).await,
+            ("resume", _) => {
+                let (change, wait) = (change(named, topics), HowToWait::default());
+                changes::resume(ResumeArguments { change, wait }, style).await
+            }
             ("recover", _) => {
-                let change = change(named, topics);
-                changes::recover(RecoverArguments { change, allow_truncation: false }, style).await
+                let (change, wait) = (change(named, topics), HowToWait::default());
+                changes::recover(RecoverArguments { change, allow_truncation: false, wait }, style).await
             }
             ("delete", _) => changes::delete(DeleteArguments { named, dry_run: false, json }, style).await,
             _ => {
@@ -161,8 +166,8 @@ impl KafkaArguments {
                     topics,
                     exclude,
                     allow_truncation: false,
-                    wait: false,
-                    timeout: None,
+                    dry_run: false,
+                    wait: HowToWait::default(),
                     json,
                 };
                 verbs::start(start, style).await

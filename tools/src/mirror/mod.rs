@@ -1,15 +1,20 @@
 //! `tarn mirror`, and the same in the words of KIP-1279's `kafka-cluster-mirrors.sh`.
 
+mod change_output;
 mod changes;
 mod config;
 mod kafka_flags;
 mod output;
+mod patterns;
 mod refusal;
 mod report;
 mod report_output;
 mod standing;
 mod stopping;
+mod summary;
+mod truncation;
 mod verbs;
+mod waiting;
 
 use std::path::PathBuf;
 
@@ -30,7 +35,10 @@ pub(crate) use kafka_flags::{KAFKA_NAME, KafkaArguments, run_as_kafka_does};
                         again does not change: there is no such mirror or topic, or a mirror of that name is another; \
                         a topic is excluded, has records (LOCAL_RECORDS) or an id (TOPIC_ID_CONFLICT) of its own \
                         here, or would come back to where it began (MIRROR_LOOP); the source is not the cluster \
-                        that it was (SOURCE_CLUSTER_CHANGED); the server does not serve mirroring."
+                        that it was (SOURCE_CLUSTER_CHANGED); the mirror still has topics (CLUSTER_MIRROR_NOT_EMPTY), \
+                        or a topic belongs to another one; a topic is not in the state that the command is for \
+                        (MIRROR_TOPIC_NOT_STOPPED, MIRROR_TOPIC_NOT_PAUSED, MIRROR_TOPIC_BEING_STOPPED, \
+                        INVALID_CLUSTER_MIRROR_STATE); the server does not serve mirroring."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -54,7 +62,7 @@ enum Verb {
     /// Hold mirroring; topics stay read-only
     Pause(ChangeArguments),
     /// Go on after a pause
-    Resume(ChangeArguments),
+    Resume(ResumeArguments),
     /// Try topics again that have failed
     Recover(RecoverArguments),
     /// Show what stops knew of the source, what was copied and what was aborted
@@ -105,6 +113,13 @@ struct Named {
     mirror: String,
 }
 
+impl Named {
+    /// Where the cluster was asked for.
+    fn address(&self) -> String {
+        self.connect.bootstrap_server[0].to_string()
+    }
+}
+
 #[derive(Clone, Debug, Args)]
 struct CreateArguments {
     #[command(flatten)]
@@ -130,15 +145,25 @@ struct StartArguments {
     /// Consent to dropping records that only this cluster has, once they are exported
     #[arg(long)]
     allow_truncation: bool,
-    /// Return only when these topics are copied
+    /// Say what would be started and what it would drop, and change nothing
     #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    wait: HowToWait,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Whether a command ends before what it begins.
+#[derive(Clone, Debug, Default, Args)]
+struct HowToWait {
+    /// Return only when these topics are copied (start) or mirror (resume, recover), those that were refused left aside
+    #[arg(long, conflicts_with = "dry_run")]
     wait: bool,
     /// Give up waiting after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds(), requires = "wait")]
     timeout: Option<u64>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -157,9 +182,12 @@ struct DescribeArguments {
     /// Only this mirror; all of them where this is left out
     #[arg(long, value_name = "NAME")]
     mirror: Option<String>,
-    /// Only partitions that have failed
+    /// Only partitions that have failed, with why and which retry it is
     #[arg(long)]
     failed: bool,
+    /// Only what follows the source beside the records
+    #[arg(long, conflicts_with = "failed")]
+    tasks: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -181,12 +209,28 @@ struct ChangeArguments {
 }
 
 #[derive(Clone, Debug, Args)]
+struct ResumeArguments {
+    #[command(flatten)]
+    change: ChangeArguments,
+    #[command(flatten)]
+    wait: HowToWait,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Histories are compared with the source's once more. A partition that has failed for what the \
+                        source has not (SOURCE_TRUNCATED, LOCAL_RECORDS) fails again unless the source has it now, or \
+                        --allow-truncation is given. The command ends once this is begun: --wait, or describe, tells \
+                        what comes of it. A topic of which every partition mirrors is left alone."
+)]
 struct RecoverArguments {
     #[command(flatten)]
     change: ChangeArguments,
-    /// Consent to dropping records that only this cluster has, once they are exported
+    /// Consent to dropping records that only this cluster has, once they are exported; --dry-run says which
     #[arg(long)]
     allow_truncation: bool,
+    #[command(flatten)]
+    wait: HowToWait,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -284,7 +328,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             changes::pause(arguments, style).await
         }),
         Verb::Resume(arguments) => on_core(move || async move {
-            let style = style(arguments.json);
+            let style = style(arguments.change.json);
             changes::resume(arguments, style).await
         }),
         Verb::Recover(arguments) => on_core(move || async move {

@@ -7,15 +7,13 @@
 use std::io::Write;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Style;
-use super::changes::{Asked, Change, Run};
-use super::refusal::{self, Refused};
 use super::standing::{Standing, Task};
 use crate::failure::Failure;
 
-/// The longest error in a table.
+/// The longest error in the proposal's table.
 const ERROR_CHARS: usize = 80;
 
 /// A mirror, as it is listed.
@@ -38,39 +36,6 @@ pub(super) fn created(
         Style::Json => print_json(out, &json!({ "mirror": mirror, "created": !existed })),
         _ if existed => Ok(writeln!(out, "Mirror {mirror} exists already, with this configuration")?),
         _ => Ok(writeln!(out, "Created mirror {mirror}")?),
-    }
-}
-
-pub(super) fn started(
-    out: &mut impl Write,
-    mirror: &str,
-    topics: &[String],
-    refused: &[Refused],
-    style: Style,
-) -> Result<(), Failure> {
-    match style {
-        Style::Json => print_with_refused(out, json!({ "mirror": mirror, "started": topics }), refused),
-        _ if topics.is_empty() => Ok(writeln!(
-            out,
-            "No matching topics found yet. Patterns saved to mirror {mirror} for auto-discovery."
-        )?),
-        _ => Ok(writeln!(
-            out,
-            "Started {} topic(s) in mirror {mirror}: [{}]",
-            topics.len(),
-            topics.join(", ")
-        )?),
-    }
-}
-
-/// What `start` was given is kept, and nothing has begun, because of `why`.
-pub(super) fn saved(out: &mut impl Write, mirror: &str, why: &str, style: Style) -> Result<(), Failure> {
-    match style {
-        Style::Json => print_json(out, &json!({ "mirror": mirror, "started": [], "note": why })),
-        _ => Ok(writeln!(
-            out,
-            "Patterns saved to mirror {mirror} for auto-discovery: {why}. Topics that match are mirrored once they are found."
-        )?),
     }
 }
 
@@ -126,41 +91,53 @@ pub(super) fn partitions(out: &mut impl Write, partitions: &[Standing], style: S
     Ok(())
 }
 
+/// What has failed. The proposal's table cuts the error; ours has all of it, behind the code of its reason.
 pub(super) fn failed(
     out: &mut impl Write,
     partitions: &[Standing],
     attempts_max: Option<i16>,
+    style: Style,
 ) -> Result<(), Failure> {
     if partitions.is_empty() {
         return Ok(writeln!(out, "No failed partitions found")?);
     }
-    row(out, &[("MIRROR", 30), ("TOPIC", 40), ("PARTITION", 10), ("RETRY", 12), ("ERROR", ERROR_CHARS)])?;
+    let error = if style == Style::Proposal { ("ERROR", ERROR_CHARS) } else { ("REASON", 30) };
+    row(out, &[("MIRROR", 30), ("TOPIC", 40), ("PARTITION", 10), ("RETRY", 12), error])?;
     for partition in partitions {
-        let retry = match (partition.is_terminal(), attempts_max) {
-            (true, _) => "NonRetryable".to_owned(),
-            (false, Some(max)) => format!("{}/{max}", partition.retry_attempt),
-            (false, None) => partition.retry_attempt.to_string(),
+        let (index, retry) = (partition.partition.to_string(), retry(partition, attempts_max));
+        let error = match style {
+            Style::Proposal => {
+                partition.error_message.as_deref().unwrap_or("-").chars().take(ERROR_CHARS).collect()
+            }
+            Style::Tarn | Style::Json => reason(partition),
         };
-        let index = partition.partition.to_string();
-        let error = partition.error_message.as_deref().unwrap_or("-");
-        let error: String = error.chars().take(ERROR_CHARS).collect();
         let cells = [
             (partition.mirror.as_str(), 30),
             (partition.topic.as_str(), 40),
             (index.as_str(), 10),
             (retry.as_str(), 12),
-            (error.as_str(), ERROR_CHARS),
+            (error.as_str(), 0),
         ];
         row(out, &cells)?;
     }
     Ok(())
 }
 
+/// Which retry it is, and of how many; a number alone where they never end.
+fn retry(partition: &Standing, attempts_max: Option<i16>) -> String {
+    let attempt = partition.retry_attempt;
+    match attempts_max {
+        _ if partition.is_terminal() => "NonRetryable".to_owned(),
+        _ if partition.is_tried_for_ever() => format!("{attempt}/no-limit"),
+        Some(max) => format!("{attempt}/{max}"),
+        None => attempt.to_string(),
+    }
+}
+
 pub(super) fn tasks(out: &mut impl Write, tasks: &[Task]) -> Result<(), Failure> {
     if tasks.is_empty() {
         return Ok(());
     }
-    writeln!(out)?;
     row(out, &[("MIRROR", 30), ("TASK", 20), ("STATE", 10), ("LAST-SUCCESS-MS-AGO", 20), ("REASON", 30)])?;
     for task in tasks {
         let age = number(task.last_success_age_ms);
@@ -177,6 +154,11 @@ pub(super) fn tasks(out: &mut impl Write, tasks: &[Task]) -> Result<(), Failure>
     Ok(())
 }
 
+/// The tasks in JSON, with what is not known left out.
+pub(super) fn tasks_json(out: &mut impl Write, tasks: &[Task]) -> Result<(), Failure> {
+    print_json(out, &tasks)
+}
+
 pub(super) fn json(out: &mut impl Write, partitions: &[Standing]) -> Result<(), Failure> {
     print_json(out, &partitions.iter().map(PartitionJson::from).collect::<Vec<_>>())
 }
@@ -184,7 +166,7 @@ pub(super) fn json(out: &mut impl Write, partitions: &[Standing]) -> Result<(), 
 /// A partition in JSON: the proposal's keys, then ours.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PartitionJson<'a> {
+pub(super) struct PartitionJson<'a> {
     mirror: &'a str,
     topic: &'a str,
     partition: i32,
@@ -226,63 +208,6 @@ impl<'a> From<&'a Standing> for PartitionJson<'a> {
             last_fetch_age_ms: partition.last_fetch_age_ms,
         }
     }
-}
-
-/// What is wanted of topics from now on, or would be. What was refused is part of JSON alone.
-pub(super) fn changed(
-    out: &mut impl Write,
-    asked: &Asked<'_>,
-    topics: &[String],
-    refused: &[Refused],
-    style: Style,
-) -> Result<(), Failure> {
-    let Asked { change, mirror, run } = *asked;
-    let key = match change {
-        Change::Stop => "stopped",
-        Change::Pause => "paused",
-        Change::Resume => "resumed",
-        Change::Recover(_) => "recovered",
-    };
-    let (count, listed) = (topics.len(), topics.join(", "));
-    if style == Style::Json {
-        let answer = json!({ "mirror": mirror, key: topics, "dryRun": run == Run::Dry });
-        return print_with_refused(out, answer, refused);
-    }
-    if run == Run::Dry {
-        return Ok(writeln!(out, "Dry run: {count} topic(s) in mirror {mirror} would be {key}: [{listed}]")?);
-    }
-    match change {
-        Change::Stop => writeln!(out, "Stopped mirroring for topics [{listed}] in mirror {mirror}")?,
-        Change::Pause => {
-            writeln!(out, "Paused mirroring for {count} topic(s) in mirror {mirror}: [{listed}]")?;
-        }
-        Change::Resume => {
-            writeln!(out, "Resumed mirroring for {count} topic(s) in mirror {mirror}: [{listed}]")?;
-        }
-        Change::Recover(_) => writeln!(out, "Recovering {count} topic(s) in mirror {mirror}: [{listed}]")?,
-    }
-    Ok(())
-}
-
-pub(super) fn deleted(out: &mut impl Write, mirror: &str, run: Run, style: Style) -> Result<(), Failure> {
-    match (style, run) {
-        (Style::Json, _) => {
-            print_json(out, &json!({ "mirror": mirror, "deleted": true, "dryRun": run == Run::Dry }))
-        }
-        (_, Run::Dry) => Ok(writeln!(out, "Dry run: mirror {mirror} would be deleted")?),
-        (_, Run::Real) => Ok(writeln!(out, "Deleted mirror {mirror}")?),
-    }
-}
-
-pub(super) fn print_with_refused(
-    out: &mut impl Write,
-    mut answer: Value,
-    refused: &[Refused],
-) -> Result<(), Failure> {
-    if let Value::Object(fields) = &mut answer {
-        refusal::add_json(fields, refused).map_err(|error| Failure::Failed(error.to_string()))?;
-    }
-    print_json(out, &answer)
 }
 
 pub(super) fn print_json(out: &mut impl Write, value: &impl Serialize) -> Result<(), Failure> {
@@ -333,6 +258,7 @@ fn or_dash(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     fn printed(print: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>) -> String {
         let mut out = Vec::new();
@@ -408,27 +334,67 @@ mod tests {
 
     #[test]
     fn a_failed_partition_shows_its_attempts_or_that_there_are_none() {
-        let failed_with = |code: &str| Standing {
+        let used_up = Standing { retry_attempt: -1, ..failed_with("SOURCE_ERROR") };
+        let all = [
+            failed_with("SOURCE_ERROR"),
+            failed_with("SOURCE_TRUNCATED"),
+            used_up,
+            failed_with("DESTINATION_STORAGE"),
+        ];
+        for style in [Style::Tarn, Style::Proposal] {
+            let table = printed(|out| failed(out, &all, Some(20), style));
+            let retries: Vec<_> =
+                table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(3)).collect();
+            assert_eq!(retries, ["3/20", "NonRetryable", "NonRetryable", "3/no-limit"]);
+        }
+    }
+
+    #[test]
+    fn why_it_failed_is_told_whole_with_its_code_and_cut_in_the_proposals_table_alone() {
+        let failed_so = failed_with("SOURCE_TRUNCATED");
+        let table = |style| printed(|out| failed(out, std::slice::from_ref(&failed_so), None, style));
+        let ours = table(Style::Tarn);
+        assert!(ours.ends_with(&format!(" SOURCE_TRUNCATED: {}\n", "x".repeat(200))), "{ours}");
+        let theirs = table(Style::Proposal);
+        assert!(theirs.ends_with(&format!(" {}\n", "x".repeat(ERROR_CHARS))), "{theirs}");
+        let headings =
+            |table: &str| table.lines().next().unwrap().split_whitespace().nth(4).map(str::to_owned);
+        let expected = [Some("REASON".to_owned()), Some("ERROR".to_owned())];
+        assert_eq!([headings(&ours), headings(&theirs)], expected);
+    }
+
+    fn failed_with(code: &str) -> Standing {
+        Standing {
             state: "FAILED".to_owned(),
             reason_code: Some(code.to_owned()),
             error_message: Some("x".repeat(200)),
             retry_attempt: 3,
             ..standing()
+        }
+    }
+
+    #[test]
+    fn tasks_in_json_leave_out_what_is_not_known() {
+        let task = Task {
+            mirror: "m".to_owned(),
+            name: "metadata".to_owned(),
+            state: "failing".to_owned(),
+            reason_code: Some("SOURCE_UNREACHABLE".to_owned()),
+            error_message: None,
+            last_success_age_ms: Some(7),
         };
-        let used_up = Standing { retry_attempt: -1, ..failed_with("DESTINATION_STORAGE") };
-        let all = [failed_with("SOURCE_LEADER_UNKNOWN"), failed_with("SOURCE_TRUNCATED"), used_up];
-        let table = printed(|out| failed(out, &all, Some(20)));
-        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1][3], "3/20");
-        assert_eq!(lines[2][3], "NonRetryable");
-        assert_eq!(lines[3][3], "NonRetryable");
-        assert_eq!(lines[1][4].len(), ERROR_CHARS);
+        let printed: Value = serde_json::from_str(&printed(|out| tasks_json(out, &[task]))).unwrap();
+        let expected = json!([{
+            "mirror": "m", "task": "metadata", "state": "failing", "reasonCode": "SOURCE_UNREACHABLE",
+            "lastSuccessAgeMs": 7,
+        }]);
+        assert_eq!(printed, expected);
     }
 
     #[test]
     fn empty_answers_are_said() {
         assert_eq!(printed(|out| partitions(out, &[], Style::Proposal)), "No mirror partitions found\n");
-        assert_eq!(printed(|out| failed(out, &[], None)), "No failed partitions found\n");
+        assert_eq!(printed(|out| failed(out, &[], None, Style::Tarn)), "No failed partitions found\n");
         assert_eq!(printed(|out| listed(out, &[], Style::Proposal)), "No mirrors found\n");
         assert_eq!(printed(|out| json(out, &[])), "[]\n");
     }

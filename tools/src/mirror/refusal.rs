@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use tarn_mirror::reasons::Reason;
 use tarn_wire::ErrorCode;
 
+use super::truncation::{self, Truncation, TruncationJson};
 use crate::failure::Failure;
 
 /// Fails where the answer to a mirror request is an error.
@@ -23,17 +24,6 @@ pub(super) fn check(code: i16, message: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-/// Offsets of a partition that are here and not at the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) partition: i32,
-    pub(super) from: i64,
-    /// The offset after the last.
-    pub(super) to: i64,
-    /// How many records are in between; −1 where that is not known.
-    pub(super) records: i64,
-}
-
 /// A topic that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
@@ -42,11 +32,9 @@ pub(super) struct Refused {
     reason: Option<Reason>,
     /// Its sentence alone.
     failure: Failure,
-    ranges: Vec<Range>,
+    /// What it is about.
+    ranges: Vec<Truncation>,
 }
-
-/// How many ranges are listed at most.
-const RANGES_MAX: usize = 100;
 
 impl Refused {
     /// What a cluster answered for a topic; `None` where that is no refusal.
@@ -54,7 +42,7 @@ impl Refused {
         topic: &str,
         code: i16,
         message: Option<&str>,
-        ranges: impl IntoIterator<Item = Range>,
+        ranges: impl IntoIterator<Item = Truncation>,
     ) -> Option<Refused> {
         let failure = check(code, message).err()?;
         Some(Refused {
@@ -68,17 +56,11 @@ impl Refused {
 
     /// The refusal with the ranges that it is about, one a line, where they are more than the one its sentence names.
     fn with_ranges(&self) -> String {
-        let count = self.ranges.len();
         let mut said = format!("{}: {}", self.topic, self.failure);
-        if count < 2 {
-            return said;
-        }
-        for range in self.ranges.iter().take(RANGES_MAX) {
-            let (from, last) = (range.from, range.to - 1);
-            said.push_str(&format!("\n  partition {}: offsets {from} to {last}", range.partition));
-        }
-        if count > RANGES_MAX {
-            said.push_str(&format!("\n  and {} more partitions", count - RANGES_MAX));
+        if self.ranges.len() > 1 {
+            for line in truncation::lines(&self.ranges, Truncation::offsets) {
+                said.push_str(&format!("\n  {line}"));
+            }
         }
         said
     }
@@ -98,6 +80,15 @@ pub(super) fn of_topics(refused: &[Refused]) -> Result<(), Failure> {
     })
 }
 
+/// How a command ends that waited for what was not refused. What was refused at once is told, whatever went wrong with
+/// the others later.
+pub(super) fn after(waited: Result<(), Failure>, refusal: Result<(), Failure>) -> Result<(), Failure> {
+    if let (Err(_), Err(refused)) = (&waited, &refusal) {
+        eprintln!("{}", refused.told());
+    }
+    waited.and(refusal)
+}
+
 /// A topic that was refused, in JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -109,40 +100,27 @@ struct RefusedJson<'a> {
     message: String,
 }
 
-/// What would have to be dropped of a partition, in JSON.
-#[derive(Serialize)]
-struct TruncationJson<'a> {
-    topic: &'a str,
-    partition: i32,
-    from: i64,
-    /// The offset after the last.
-    to: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    records: Option<i64>,
-}
-
-/// Adds to the JSON of an answer what was refused, and every range; nothing where nothing was.
-pub(super) fn add_json(answer: &mut Map<String, Value>, refused: &[Refused]) -> serde_json::Result<()> {
-    if refused.is_empty() {
-        return Ok(());
-    }
+/// Adds to the JSON of an answer what was refused, and what stands in the way or would be dropped; nothing where there
+/// is none.
+pub(super) fn add_json(
+    answer: &mut Map<String, Value>,
+    refused: &[Refused],
+    truncations: &[Truncation],
+) -> serde_json::Result<()> {
     let topics = refused.iter().map(|refused| RefusedJson {
         topic: &refused.topic,
         error: refused.code.name(),
         reason_code: refused.reason.map(Reason::code),
         message: refused.failure.to_string(),
     });
-    let truncations = refused.iter().flat_map(|refused| {
-        refused.ranges.iter().map(|range| TruncationJson {
-            topic: &refused.topic,
-            partition: range.partition,
-            from: range.from,
-            to: range.to,
-            records: (range.records >= 0).then_some(range.records),
-        })
-    });
-    answer.insert("refused".to_owned(), serde_json::to_value(topics.collect::<Vec<_>>())?);
-    answer.insert("truncations".to_owned(), serde_json::to_value(truncations.collect::<Vec<_>>())?);
+    let of_refused = refused.iter().flat_map(|refused| &refused.ranges);
+    let truncations: Vec<_> = truncations.iter().chain(of_refused).map(TruncationJson::from).collect();
+    if !refused.is_empty() {
+        answer.insert("refused".to_owned(), serde_json::to_value(topics.collect::<Vec<_>>())?);
+    }
+    if !refused.is_empty() || !truncations.is_empty() {
+        answer.insert("truncations".to_owned(), serde_json::to_value(truncations)?);
+    }
     Ok(())
 }
 
@@ -183,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_ranges_that_a_refusal_is_about_are_listed() {
-        let range = |partition| Range { partition, from: 10, to: 15, records: 5 };
+        let range = |partition| range(partition, (10, 15), Some(5));
         let said = |count: i32| of_topics(&[refused((0..count).map(range))]).unwrap_err();
         let sentence = "orders: LOCAL_RECORDS: so it is (INVALID_CLUSTER_MIRROR_STATE)";
         assert_eq!(said(1), Failure::Precondition(sentence.to_owned()), "it names the one there is");
@@ -196,14 +174,11 @@ mod tests {
     fn json_names_what_was_refused_and_every_range() {
         let json = |refused: &[Refused]| {
             let mut answer = Map::new();
-            add_json(&mut answer, refused).unwrap();
+            add_json(&mut answer, refused, &[]).unwrap();
             Value::Object(answer)
         };
         assert_eq!(json(&[]), serde_json::json!({}), "nothing was");
-        let ranges = [
-            Range { partition: 0, from: 10, to: 15, records: 5 },
-            Range { partition: 3, from: 7, to: 9, records: -1 },
-        ];
+        let ranges = [range(0, (10, 15), Some(5)), range(3, (7, 9), None)];
         let expected = serde_json::json!({
             "refused": [{
                 "topic": "orders",
@@ -220,11 +195,35 @@ mod tests {
     }
 
     #[test]
+    fn json_has_what_would_be_dropped_of_what_is_not_refused_too() {
+        let mut answer = Map::new();
+        add_json(&mut answer, &[], &[range(0, (10, 15), Some(5))]).unwrap();
+        let dropped = serde_json::json!({
+            "truncations": [{ "topic": "orders", "partition": 0, "from": 10, "to": 15, "records": 5 }],
+        });
+        assert_eq!(Value::Object(answer), dropped);
+    }
+
+    fn range(partition: i32, range: (i64, i64), records: Option<i64>) -> Truncation {
+        let topic = "orders".to_owned();
+        Truncation { topic, partition, range: Some(range), records, ..Truncation::default() }
+    }
+
+    #[test]
+    fn a_wait_that_goes_well_ends_as_what_was_refused_says() {
+        let refusal = || Err(Failure::Precondition("x: it is full".to_owned()));
+        let timed_out = || Err(Failure::Failed("not in time".to_owned()));
+        assert_eq!(after(Ok(()), refusal()), refusal());
+        assert_eq!(after(timed_out(), refusal()), timed_out());
+        assert_eq!((after(Ok(()), Ok(())), after(timed_out(), Ok(()))), (Ok(()), timed_out()));
+    }
+
+    #[test]
     fn a_topic_that_is_not_refused_is_none_of_them() {
         assert_eq!(Refused::of("orders", 0, Some("LOCAL_RECORDS: a note"), []), None);
     }
 
-    fn refused(ranges: impl IntoIterator<Item = Range>) -> Refused {
+    fn refused(ranges: impl IntoIterator<Item = Truncation>) -> Refused {
         let code = ErrorCode::INVALID_CLUSTER_MIRROR_STATE.0;
         Refused::of("orders", code, Some("LOCAL_RECORDS: so it is"), ranges).expect("it is one")
     }

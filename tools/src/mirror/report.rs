@@ -3,13 +3,12 @@
 
 use std::io::stdout;
 
-use tarn_image::config::mirror::Patterns;
 use tarn_wire::messages::DescribeMirrorReportsRequest;
 use tarn_wire::messages::describe_mirror_reports_response::MirrorPartitionReport;
 
 use super::refusal;
 use super::report_output as output;
-use super::{ReportArguments, Style};
+use super::{ReportArguments, Style, patterns};
 use crate::admin::Cluster;
 use crate::failure::Failure;
 use crate::progress::while_waiting;
@@ -49,8 +48,7 @@ impl Report {
 /// Shows the reports of stopped topics.
 pub(super) async fn report(arguments: ReportArguments, style: Style) -> Result<(), Failure> {
     let ReportArguments { named, topics, .. } = arguments;
-    let patterns = Patterns::parse(topics.iter().map(|text| text.trim()));
-    let patterns = patterns.map_err(|error| Failure::Usage(error.to_string()))?;
+    let patterns = patterns::parsed(&patterns::checked(&topics)?)?;
     let cluster = Cluster::connect(&named.connect).await?;
     let mut reports = while_waiting("asking", read(&cluster, &named.mirror, None)).await?;
     reports.retain(|report| patterns.is_empty() || patterns.matches(&report.topic));

@@ -11,11 +11,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Style;
-use super::output::{number, print_json, print_with_refused, row};
-use super::refusal::Refused;
+use super::change_output::unprintable;
+use super::output::{number, print_json, row};
+use super::refusal::{self, Refused};
 use super::report::Report;
 use crate::failure::Failure;
-use crate::progress::thousands;
+use crate::progress::{counted, thousands};
 
 /// A stop that has come to its end.
 pub(super) struct Stopped<'a> {
@@ -43,15 +44,18 @@ pub(super) fn stopped(
         if refused.is_empty() {
             return print_json(out, &answer);
         }
-        let answer = serde_json::to_value(answer).map_err(|error| Failure::Failed(error.to_string()))?;
-        return print_with_refused(out, answer, refused);
+        let mut answer = serde_json::to_value(answer).map_err(unprintable)?;
+        if let Some(fields) = answer.as_object_mut() {
+            refusal::add_json(fields, refused, &[]).map_err(unprintable)?;
+        }
+        return print_json(out, &answer);
     }
     writeln!(out, "Stopped mirroring for topics [{}] in mirror {mirror}", topics.join(", "))?;
     let Some(reports) = reports else {
         return Ok(writeln!(out, "Everything is writable after {:.1} s", took.as_secs_f64())?);
     };
-    let count = thousands(i64::try_from(reports.len()).unwrap_or(i64::MAX));
-    writeln!(out, "{count} partitions are writable after {:.1} s", took.as_secs_f64())?;
+    let (count, are) = (counted(reports.len(), "partition"), if reports.len() == 1 { "is" } else { "are" });
+    writeln!(out, "{count} {are} writable after {:.1} s", took.as_secs_f64())?;
     writeln!(out, "{}", at_risk(reports))?;
     writeln!(out, "Each partition: tarn mirror report --bootstrap-server {address} --mirror {mirror}")?;
     Ok(())
@@ -77,8 +81,9 @@ fn at_risk(reports: &[Report]) -> String {
         parts.push(match records {
             0 => format!("{of} that the source had at its last answer is missing"),
             records => format!(
-                "missing records that the source had at its last answer: {}, of {behind} partitions",
-                thousands(records)
+                "missing records that the source had at its last answer: {}, of {}",
+                thousands(records),
+                counted(behind, "partition")
             ),
         });
     }
@@ -243,7 +248,7 @@ mod tests {
         assert_eq!(
             at_risk(&[report(Some(1510), 2), report(Some(10), 0), report(None, 0)]),
             "Partitions of which nothing is known, because the source has not answered since Tarn started or they were \
-             begun: 1 of 3; missing records that the source had at its last answer: 1,500, of 1 partitions; that was \
+             begun: 1 of 3; missing records that the source had at its last answer: 1,500, of 1 partition; that was \
              up to 2.5 s old when they were stopped, and what it took since is not known; aborted transactions: 2"
         );
         let nothing = at_risk(&[report(None, 0)]);

@@ -1,12 +1,10 @@
-//! How the partitions of a mirror stand: read page by page, and awaited.
+//! How the partitions of a mirror stand, read page by page.
 
-use std::time::{Duration, Instant};
-
+use serde::Serialize;
 use tarn_image::DesiredState;
 use tarn_mirror::limits::THROTTLE_MAX;
 use tarn_mirror::reasons::{Reason, Treatment};
 use tarn_mirror::state::MirrorState;
-use tarn_runtime::sleep;
 use tarn_wire::messages::DescribeClusterMirrorsRequest;
 use tarn_wire::messages::describe_cluster_mirrors_request as asked;
 use tarn_wire::messages::describe_cluster_mirrors_response::{
@@ -14,23 +12,18 @@ use tarn_wire::messages::describe_cluster_mirrors_response::{
 };
 
 use super::config;
-use super::refusal::{self, is_precondition};
-use super::verbs::summary;
+use super::refusal;
 use crate::admin::Cluster;
 use crate::failure::Failure;
-use crate::progress::Line;
-
-/// The pause between two looks at a mirror.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
-/// Where there is no terminal, a line is printed so often.
-const SAY_AGAIN: Duration = Duration::from_secs(1);
 
 /// How old the source's last answer may be for a lag to be that of now, beside what is waited for on purpose.
 const CURRENT_WITHIN_MS: i64 = 5_000;
 
 /// A source without news answers each `fetch.wait.max.ms`; the last of so many waits may be under way.
 const WAITS_WITHIN: i64 = 2;
+
+/// What is said of every export.
+const EXPORTED: &str = " exported to ";
 
 /// The number of the retry where there is none any more.
 const NO_MORE_RETRIES: i16 = -1;
@@ -49,20 +42,28 @@ pub(super) struct Standing {
     pub(super) reason_code: Option<String>,
     pub(super) lag_ms: Option<i64>,
     pub(super) last_fetch_age_ms: Option<i64>,
-    /// Every partition of the topic was stopped before.
-    pub(super) is_of_stopped_topic: bool,
+    /// What is wanted of the topic, and the number of the command that said so.
+    pub(super) desired_state: Option<String>,
+    pub(super) desired_version: Option<i64>,
+    /// The number of the command after which it failed, where that is written down.
+    pub(super) failed_version: Option<i64>,
     /// How long the source may wait before it answers: the mirror's `fetch.wait.max.ms`.
     pub(super) wait_max_ms: i64,
 }
 
 /// Something that a mirror does beside copying.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Task {
     pub(super) mirror: String,
+    #[serde(rename = "task")]
     pub(super) name: String,
     pub(super) state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason_code: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error_message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) last_success_age_ms: Option<i64>,
 }
 
@@ -116,8 +117,40 @@ impl Standing {
         self.has_failed() && (is_of_a_kind || self.retry_attempt == NO_MORE_RETRIES)
     }
 
-    fn is_copied(&self) -> bool {
+    /// True where it is tried again until it goes well.
+    pub(super) fn is_tried_for_ever(&self) -> bool {
+        self.reason_code.as_deref().and_then(Reason::from_code).is_some_and(Reason::is_tried_for_ever)
+    }
+
+    /// True where only an operator can help, and it has come to that since the last command for its topic.
+    pub(super) fn is_stuck(&self) -> bool {
+        let is_of_before =
+            self.failed_version.zip(self.desired_version).is_some_and(|(failed, now)| failed < now);
+        self.is_terminal() && !is_of_before
+    }
+
+    pub(super) fn is_copied(&self) -> bool {
         self.is_lag_current() && self.lag() == Some(0)
+    }
+
+    /// True where every partition of its topic was stopped before.
+    pub(super) fn is_of_stopped_topic(&self) -> bool {
+        self.desired_state.as_deref() == Some(&*DesiredState::Stopped.to_string())
+    }
+
+    /// What is wanted of its topic, where that is not that it is mirrored.
+    pub(super) fn wanted_otherwise(&self) -> Option<&str> {
+        self.desired_state.as_deref().filter(|desired| *desired != DesiredState::Mirroring.to_string())
+    }
+
+    /// What was exported of it before its log was truncated, where that is shown beside its state.
+    pub(super) fn export(&self) -> Option<&str> {
+        self.error_message.as_deref().filter(|said| self.is_mirroring() && said.contains(EXPORTED))
+    }
+
+    /// As a partition is named.
+    pub(super) fn name(&self) -> String {
+        format!("{}-{}", self.topic, self.partition)
     }
 }
 
@@ -166,10 +199,10 @@ fn cursor(next: &MirrorCursor) -> asked::MirrorCursor {
 
 fn gather(mirror: &DescribedMirror, wait_max_ms: i64, found: &mut Found) {
     for topic in &mirror.topics {
-        let stopped = DesiredState::Stopped.to_string();
         let standing = |partition| Standing {
             wait_max_ms,
-            is_of_stopped_topic: topic.desired_state.as_deref() == Some(&*stopped),
+            desired_state: text(topic.desired_state.as_deref()),
+            desired_version: known(topic.state_version),
             ..standing(&mirror.mirror_name, &topic.topic_name, partition)
         };
         found.partitions.extend(topic.partitions.iter().map(standing));
@@ -195,6 +228,7 @@ fn standing(mirror: &str, topic: &str, partition: &DescribedMirrorPartition) -> 
         reason_code: text(partition.reason_code.as_deref()),
         lag_ms: known(partition.lag_ms),
         last_fetch_age_ms: known(partition.last_fetch_age_ms),
+        failed_version: known(partition.state_version),
         ..Standing::default()
     }
 }
@@ -216,45 +250,6 @@ fn known(number: i64) -> Option<i64> {
 
 fn text(text: Option<&str>) -> Option<String> {
     text.filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-/// Waits until these topics are copied to their end, and says meanwhile how far that is.
-pub(super) async fn wait_until_copied(
-    cluster: &Cluster,
-    mirror: &str,
-    topics: &[String],
-    timeout_s: Option<u64>,
-) -> Result<(), Failure> {
-    let deadline = timeout_s.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let line = Line::spinner(format!("{mirror}: waiting for its state"));
-    let mut said = None;
-    loop {
-        let partitions = read(cluster, Some(mirror), Some(topics)).await?.partitions;
-        let summary = summary(mirror, &partitions);
-        if partitions.iter().all(Standing::is_copied) {
-            drop(line);
-            eprintln!("{summary}");
-            return Ok(());
-        }
-        if let Some(stuck) = partitions.iter().find(|partition| partition.is_terminal()) {
-            let why = stuck.error_message.as_deref().or(stuck.reason_code.as_deref()).unwrap_or_default();
-            let sentence = format!("{}-{} has failed: {why}", stuck.topic, stuck.partition);
-            let reason = stuck.reason_code.as_deref().and_then(Reason::from_code);
-            return Err(match reason.is_some_and(is_precondition) {
-                true => Failure::Precondition(sentence),
-                false => Failure::Failed(sentence),
-            });
-        }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(Failure::Failed(format!("not copied in time: {summary}")));
-        }
-        if line.is_hidden() && said.is_none_or(|said: Instant| said.elapsed() >= SAY_AGAIN) {
-            eprintln!("{summary}");
-            said = Some(Instant::now());
-        }
-        line.say(summary);
-        sleep(LOOK_AGAIN).await;
-    }
 }
 
 #[cfg(test)]
@@ -336,5 +331,37 @@ mod tests {
         assert!(!standing("FAILED", None).is_terminal());
         let used_up = |state| Standing { retry_attempt: -1, ..standing(state, Some("DESTINATION_STORAGE")) };
         assert!(used_up("FAILED").is_terminal() && !used_up("LOG_ALIGNMENT").is_terminal());
+    }
+
+    #[test]
+    fn what_failed_before_the_last_command_is_not_stuck_yet() {
+        let failed = |failed_version, desired_version| Standing {
+            state: "FAILED".to_owned(),
+            reason_code: Some("SOURCE_TRUNCATED".to_owned()),
+            failed_version,
+            desired_version,
+            ..Standing::default()
+        };
+        assert!(!failed(Some(4), Some(7)).is_stuck() && failed(Some(7), Some(7)).is_stuck());
+        assert!(
+            failed(None, Some(7)).is_stuck() && failed(None, None).is_stuck(),
+            "nobody says that it is older"
+        );
+        let retried = Standing { reason_code: Some("SOURCE_ERROR".to_owned()), ..failed(Some(7), Some(7)) };
+        assert!(!retried.is_stuck());
+    }
+
+    #[test]
+    fn an_export_is_what_is_told_beside_mirroring_alone() {
+        let said =
+            "offsets 5 to 9 (5 records) were not the source's and are exported to /e/t-0/5-10.7 on node 1";
+        let standing = |state: &str, said: &str| Standing {
+            state: state.to_owned(),
+            error_message: Some(said.to_owned()),
+            ..Standing::default()
+        };
+        assert_eq!(standing("MIRRORING", said).export(), Some(said));
+        let failed = "what is to be dropped cannot be exported: no room";
+        assert_eq!(standing("FAILED", said).export().or(standing("MIRRORING", failed).export()), None);
     }
 }

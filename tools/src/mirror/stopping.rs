@@ -11,16 +11,17 @@ use std::time::{Duration, Instant};
 use tarn_mirror::state::MirrorState;
 use tarn_runtime::sleep;
 
-use super::changes::{Asked, Change, Run, ask};
-use super::refusal::of_topics;
+use super::change_output::{self, Changed};
+use super::changes::{Answer, Asked, Change, Run, ask};
+use super::refusal::{self, of_topics};
 use super::report;
 use super::report_output::{self, Stopped};
 use super::standing::{self, Standing};
-use super::verbs::summary;
-use super::{FailoverArguments, StopArguments, Style, output};
+use super::summary::summary;
+use super::{FailoverArguments, StopArguments, Style, patterns};
 use crate::admin::{Cluster, PATIENCE};
 use crate::failure::Failure;
-use crate::progress::{Line, while_waiting};
+use crate::progress::{Line, counted, while_waiting};
 
 /// The pause between two looks, at first and at most: a look at many partitions costs something.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
@@ -35,50 +36,64 @@ const EVERYTHING: &str = ".*";
 pub(super) async fn stop(arguments: StopArguments, style: Style) -> Result<(), Failure> {
     let began = Instant::now();
     let StopArguments { named, topics, how } = arguments;
+    let (topics, address) = (patterns::checked(&topics)?, named.address());
     let (mirror, run) = (named.mirror, Run::of(how.dry_run));
     let cluster = Cluster::connect(&named.connect).await?;
     let asked = ask(&cluster, Change::Stop, &mirror, &topics, run);
-    let (topics, refused) = while_waiting("asking the controller", asked).await?;
+    let Answer { topics, refused, .. } = while_waiting("asking the controller", asked).await?;
     let asked = Asked { change: Change::Stop, mirror: &mirror, run };
+    let told = Changed { topics: &topics, refused: &refused, ..Changed::default() };
     if topics.is_empty() {
         if style == Style::Json && !refused.is_empty() {
-            output::changed(&mut stdout().lock(), &asked, &topics, &refused, style)?;
+            change_output::changed(&mut stdout().lock(), &asked, &told, style)?;
         }
         return of_topics(&refused);
     }
     if run == Run::Dry {
         let partitions = standing::read(&cluster, Some(&mirror), Some(&topics)).await?.partitions;
-        let (left, done) = left_and_done(topics, &partitions);
-        output::changed(&mut stdout().lock(), &asked, &left, &refused, style)?;
-        if style == Style::Tarn && !done.is_empty() {
-            writeln!(stdout().lock(), "Stopped already: [{}]", done.join(", "))?;
-        }
-        if style == Style::Tarn && !left.is_empty() {
-            eprintln!("{}", summary(&mirror, &partitions));
-        }
+        let (left, done) = left_and_done(topics.clone(), &partitions);
+        say_dry(&asked, &Changed { topics: &left, undone: &done, ..told }, &partitions, style)?;
         return of_topics(&refused);
     }
     if how.no_wait {
-        output::changed(&mut stdout().lock(), &asked, &topics, &refused, style)?;
+        change_output::changed(&mut stdout().lock(), &asked, &told, style)?;
         return of_topics(&refused);
     }
     let deadline = how.timeout.map(|seconds| began + Duration::from_secs(seconds));
-    if let Err(failure) = wait_until_writable(&cluster, &mirror, &topics, deadline).await {
-        // What was refused at once is not to be forgotten over what went wrong later.
-        if let Err(refused) = of_topics(&refused) {
-            eprintln!("tarn: {refused}");
-        }
-        return Err(failure);
+    let waited = wait_until_writable(&cluster, &mirror, &topics, deadline).await;
+    if waited.is_err() {
+        return refusal::after(waited, of_topics(&refused));
     }
     let reports = report::read(&cluster, &mirror, Some(&topics)).await;
     if let Err(failure) = &reports {
         eprintln!("tarn: everything is writable, and the reports cannot be read now: {failure}");
     }
-    let address = named.connect.bootstrap_server[0].to_string();
     let stopped =
         Stopped { mirror: &mirror, topics: &topics, refused: &refused, address, took: began.elapsed() };
     report_output::stopped(&mut stdout().lock(), &stopped, reports.ok().as_deref(), style)?;
     of_topics(&refused)
+}
+
+/// Says what would be stopped, how that stands now, and what is stopped already.
+fn say_dry(
+    asked: &Asked<'_>,
+    told: &Changed<'_>,
+    partitions: &[Standing],
+    style: Style,
+) -> Result<(), Failure> {
+    let mut out = stdout().lock();
+    if style == Style::Json {
+        return change_output::would_stop(&mut out, asked, told, partitions);
+    }
+    let (left, done) = (told.topics, told.undone);
+    change_output::changed(&mut out, asked, &Changed { undone: &[], ..*told }, style)?;
+    if style == Style::Tarn && !done.is_empty() {
+        writeln!(out, "Stopped already: [{}]", done.join(", "))?;
+    }
+    if style == Style::Tarn && !left.is_empty() {
+        eprintln!("{}", summary(asked.mirror, partitions));
+    }
+    Ok(())
 }
 
 /// Stops whatever a mirror has, or a part of it.
@@ -136,7 +151,7 @@ fn left_and_done(topics: Vec<String>, partitions: &[Standing]) -> (Vec<String>, 
 /// Clients can write once the partition is STOPPED; where all of its topic were, the metadata say so, whether or not the
 /// coordinator of the partition answers now.
 fn is_writable(partition: &Standing) -> bool {
-    partition.state == MirrorState::Stopped.name() || partition.is_of_stopped_topic
+    partition.state == MirrorState::Stopped.name() || partition.is_of_stopped_topic()
 }
 
 /// How many partitions are writable, which topics are not, and what the first of them waits for.
@@ -144,8 +159,11 @@ fn progress(mirror: &str, partitions: &[Standing], waiting: &[&Standing]) -> Str
     let (all, left) = (partitions.len(), waiting.len());
     let mut by_topic: BTreeMap<&str, usize> = BTreeMap::new();
     waiting.iter().for_each(|partition| *by_topic.entry(&partition.topic).or_default() += 1);
-    let mut text =
-        format!("{mirror}: {} of {all} partitions writable, {} topics left", all - left, by_topic.len());
+    let mut text = format!(
+        "{mirror}: {} of {all} partitions writable, {} left",
+        all - left,
+        counted(by_topic.len(), "topic")
+    );
     if let Some(held) = waiting.iter().find(|partition| partition.reason_code.is_some()) {
         let why = held.error_message.as_deref().or(held.reason_code.as_deref()).unwrap_or_default();
         text.push_str(&format!("; {}-{} waits: {why}", held.topic, held.partition));

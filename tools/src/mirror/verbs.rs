@@ -11,15 +11,19 @@ use tarn_wire::messages::{
 };
 use tarn_wire::{ErrorCode, Str};
 
+use super::change_output::{self, Started};
+use super::changes::Run;
 use super::config;
 use super::output::{self, Listed};
-use super::refusal::{self, Range, Refused};
-use super::standing::{self, Standing};
-use super::{CreateArguments, DescribeArguments, ListArguments, StartArguments, Style};
+use super::refusal::{self, Refused};
+use super::standing;
+use super::truncation::Truncation;
+use super::waiting::{Until, Wait, wait};
+use super::{CreateArguments, DescribeArguments, ListArguments, StartArguments, Style, patterns};
 use crate::admin::Cluster;
 use crate::connect::properties;
 use crate::failure::Failure;
-use crate::progress::{thousands, while_waiting};
+use crate::progress::while_waiting;
 
 /// Creates a mirror from a properties file.
 pub(super) async fn create(arguments: CreateArguments, style: Style) -> Result<(), Failure> {
@@ -45,41 +49,68 @@ pub(super) async fn create(arguments: CreateArguments, style: Style) -> Result<(
 
 /// Starts topics, and waits for them where that is asked.
 pub(super) async fn start(arguments: StartArguments, style: Style) -> Result<(), Failure> {
-    let name = &arguments.named.mirror;
-    let texts = |texts: &[String]| texts.iter().map(|text| Str::from(text.trim())).collect::<Vec<Str>>();
+    let (name, address) = (&arguments.named.mirror, arguments.named.address());
+    let (topics, exclude) = (patterns::checked(&arguments.topics)?, patterns::checked(&arguments.exclude)?);
+    let (run, how) = (Run::of(arguments.dry_run), arguments.wait);
+    let texts = |texts: &[String]| texts.iter().map(|text| Str::from(text.as_str())).collect::<Vec<Str>>();
     let request = StartMirrorTopicsRequest {
         mirror_name: name.as_str().into(),
-        include_patterns: texts(&arguments.topics),
-        exclude_patterns: texts(&arguments.exclude),
+        include_patterns: texts(&topics),
+        exclude_patterns: texts(&exclude),
         allow_truncation: arguments.allow_truncation,
+        validate_only: run == Run::Dry,
         ..StartMirrorTopicsRequest::default()
     };
     let cluster = Cluster::connect(&arguments.named.connect).await?;
     let answer = while_waiting("finding the topics at the source", cluster.call_mirror_api(&request)).await?;
     refusal::check(answer.error_code, answer.error_message.as_deref())?;
     if let Some(note) = answer.error_message.as_deref().filter(|note| !note.is_empty()) {
-        output::saved(&mut stdout().lock(), name, note, style)?;
-        return match arguments.wait {
+        change_output::saved(&mut stdout().lock(), name, note, run, style)?;
+        return match how.wait {
             true => Err(Failure::Failed(format!("there is nothing to wait for: {note}"))),
             false => Ok(()),
         };
     }
     let (started, refused) = (started(&answer), refused(&answer));
-    let only_patterns = !arguments.topics.iter().any(|asked| topic_name::is_legal(asked.trim()));
+    say_started(&Asked { mirror: name, topics: &topics, run }, &answer, (&started, &refused), style)?;
+    let ended = all_started(&topics, &refused, &answer);
+    if !how.wait || (started.is_empty() && ended.is_err()) {
+        return ended;
+    }
+    let until = Until::Copied;
+    let asked = Wait { mirror: name, topics: &started, until, timeout_s: how.timeout, address: &address };
+    refusal::after(wait(&cluster, &asked).await, ended)
+}
+
+/// What `start` was asked.
+struct Asked<'a> {
+    mirror: &'a str,
+    topics: &'a [String],
+    run: Run,
+}
+
+fn say_started(
+    asked: &Asked<'_>,
+    answer: &StartMirrorTopicsResponse,
+    (started, refused): (&[String], &[Refused]),
+    style: Style,
+) -> Result<(), Failure> {
+    let Asked { mirror, topics, run } = *asked;
+    let only_patterns = !topics.iter().any(|asked| topic_name::is_legal(asked));
     let has_refused = style == Style::Json && !refused.is_empty();
     if !started.is_empty() || only_patterns || has_refused {
-        output::started(&mut stdout().lock(), name, &started, &refused, style)?;
+        let truncations = &would_go(answer);
+        let told = Started { mirror, topics: started, truncations, refused, run };
+        let mut out = stdout().lock();
+        change_output::started(&mut out, &told, style)?;
+        out.flush()?;
     }
     for topic in answer.topics.iter().filter(|topic| topic.error_code == ErrorCode::NONE.0) {
         if let Some(note) = topic.error_message.as_deref().filter(|note| !note.is_empty()) {
             eprintln!("{}: {note}", topic.name);
         }
     }
-    all_started(&arguments.topics, &refused, &answer)?;
-    match arguments.wait {
-        true => standing::wait_until_copied(&cluster, name, &started, arguments.timeout).await,
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 fn started(answer: &StartMirrorTopicsResponse) -> Vec<String> {
@@ -91,15 +122,19 @@ fn started(answer: &StartMirrorTopicsResponse) -> Vec<String> {
 
 fn refused(answer: &StartMirrorTopicsResponse) -> Vec<Refused> {
     let of_topic = |topic: &MirrorTopicResult| {
-        let ranges = topic.truncations.iter().map(|one| Range {
-            partition: one.partition_index,
-            from: one.from_offset,
-            to: one.to_offset,
-            records: one.records,
-        });
-        Refused::of(&topic.name, topic.error_code, topic.error_message.as_deref(), ranges)
+        Refused::of(&topic.name, topic.error_code, topic.error_message.as_deref(), truncations(topic))
     };
     answer.topics.iter().filter_map(of_topic).collect()
+}
+
+/// What would be dropped of topics that are not refused.
+fn would_go(answer: &StartMirrorTopicsResponse) -> Vec<Truncation> {
+    let good = answer.topics.iter().filter(|topic| topic.error_code == ErrorCode::NONE.0);
+    good.flat_map(truncations).collect()
+}
+
+fn truncations(topic: &MirrorTopicResult) -> impl Iterator<Item = Truncation> {
+    topic.truncations.iter().map(|one| Truncation::from((&*topic.name, one)))
 }
 
 /// Fails where a topic was refused, or one that was named is not there. A pattern may match nothing yet.
@@ -112,7 +147,7 @@ fn all_started(
     let is_there = |name: &str| answer.topics.iter().any(|topic| *topic.name == *name);
     let missing: Vec<&str> = asked
         .iter()
-        .map(|asked| asked.trim())
+        .map(String::as_str)
         .filter(|asked| topic_name::is_legal(asked) && !is_there(asked))
         .collect();
     match missing.is_empty() {
@@ -146,38 +181,21 @@ pub(super) async fn describe(arguments: DescribeArguments, style: Style) -> Resu
         while_waiting("asking", standing::read(&cluster, arguments.mirror.as_deref(), None)).await?;
     found.partitions.retain(|partition| !arguments.failed || partition.has_failed());
     let mut out = stdout().lock();
-    match (arguments.failed, style) {
-        (_, Style::Json) => output::json(&mut out, &found.partitions)?,
-        (true, _) => {
+    match (arguments.failed, arguments.tasks, style) {
+        (_, true, Style::Json) => output::tasks_json(&mut out, &found.tasks)?,
+        (_, true, _) => output::tasks(&mut out, &found.tasks)?,
+        (_, false, Style::Json) => output::json(&mut out, &found.partitions)?,
+        (true, false, _) => {
             let attempts_max = config::attempts_max(&cluster).await;
-            output::failed(&mut out, &found.partitions, attempts_max)?;
+            output::failed(&mut out, &found.partitions, attempts_max, style)?;
         }
-        (false, _) => output::partitions(&mut out, &found.partitions, style)?,
+        (false, false, _) => output::partitions(&mut out, &found.partitions, style)?,
     }
-    if style == Style::Tarn && !arguments.failed {
+    if style == Style::Tarn && !arguments.failed && !arguments.tasks && !found.tasks.is_empty() {
+        writeln!(out)?;
         output::tasks(&mut out, &found.tasks)?;
     }
     Ok(out.flush()?)
-}
-
-/// What a person waits for: how many partitions of these topics are copied, and what is left.
-pub(super) fn summary(mirror: &str, partitions: &[Standing]) -> String {
-    let mirroring = partitions.iter().filter(|partition| partition.is_mirroring()).count();
-    let known: i64 = partitions.iter().filter_map(Standing::lag).sum();
-    let unknown = partitions.iter().filter(|partition| partition.lag().is_none()).count();
-    let is_old = |partition: &Standing| partition.lag().is_some() && !partition.is_lag_current();
-    let at_least = if partitions.iter().any(is_old) { "at least " } else { "" };
-    let lag = match (partitions.len() - unknown, unknown) {
-        (0, _) => "lag not known yet".to_owned(),
-        (_, 0) => format!("lag {at_least}{} records", thousands(known)),
-        _ => format!("lag {at_least}{} records, not known yet of {unknown} partitions", thousands(known)),
-    };
-    let mut text = format!("{mirror}: {mirroring} of {} partitions mirroring, {lag}", partitions.len());
-    if let Some(unwell) = partitions.iter().find(|partition| partition.reason_code.is_some()) {
-        let why = unwell.error_message.as_deref().or(unwell.reason_code.as_deref()).unwrap_or_default();
-        text.push_str(&format!("; {}-{}: {why}", unwell.topic, unwell.partition));
-    }
-    text
 }
 
 #[cfg(test)]
@@ -191,25 +209,6 @@ mod tests {
             ..Default::default()
         });
         StartMirrorTopicsResponse { topics: topics.collect(), ..Default::default() }
-    }
-
-    #[test]
-    fn the_summary_tells_zero_lag_from_unknown_lag() {
-        let known = |lag| Standing {
-            state: "MIRRORING".to_owned(),
-            source_offset: Some(lag),
-            destination_offset: Some(0),
-            last_fetch_age_ms: Some(20),
-            ..Standing::default()
-        };
-        let unknown = Standing { state: "LOG_ALIGNMENT".to_owned(), ..Standing::default() };
-        let said = |partitions: &[Standing]| summary("m", partitions);
-        assert_eq!(said(std::slice::from_ref(&unknown)), "m: 0 of 1 partitions mirroring, lag not known yet");
-        assert_eq!(said(&[known(1500)]), "m: 1 of 1 partitions mirroring, lag 1,500 records");
-        let both = "m: 1 of 2 partitions mirroring, lag 0 records, not known yet of 1 partitions";
-        assert_eq!(said(&[known(0), unknown]), both);
-        let old = Standing { last_fetch_age_ms: Some(60_000), ..known(7) };
-        assert_eq!(said(&[known(1), old]), "m: 2 of 2 partitions mirroring, lag at least 8 records");
     }
 
     #[test]

@@ -183,10 +183,12 @@ async fn describe_one(
             }
         }
         if !shown.is_empty() {
+            let binding = view.binding(&topic.name);
             described.topics.push(DescribedMirrorTopic {
                 topic_name: topic.name.as_str().into(),
                 topic_id: topic.id.0,
-                desired_state: view.binding(&topic.name).map(|binding| binding.desired.to_string().into()),
+                desired_state: binding.as_ref().map(|binding| binding.desired.to_string().into()),
+                state_version: binding.map_or(-1, |binding| binding.version),
                 partitions: shown,
             });
         }
@@ -261,7 +263,8 @@ fn state_of<'a>(known: &'a Known, partition: &TopicIdPartition) -> Option<&'a Pa
     known.get(partition).and_then(|known| known.as_ref().ok()).and_then(Option::as_ref)
 }
 
-async fn rows(
+/// What is shown of these partitions, in their order.
+pub(super) async fn rows(
     core: &Rc<Core>,
     mirror: &str,
     partitions: &[TopicIdPartition],
@@ -313,6 +316,12 @@ fn row(
         row.lag_ms = age(standing.lag_ms);
         row.last_fetch_age_ms = age(standing.last_fetch_age_ms);
     }
+    // It may be what an older version of the binding came to, which whoever asked for a new one has to tell apart.
+    let failed = known.filter(|known| known.state == Some(MirrorState::Failed));
+    let is_shown = |known: &&PartitionState| {
+        &*row.state_value == MirrorState::Failed.name() && known.reason_code == row.reason_code
+    };
+    row.state_version = failed.filter(is_shown).map_or(-1, |known| known.state_version);
     row
 }
 
@@ -382,6 +391,33 @@ mod tests {
             last_fetch_age_ms: None,
         };
         assert_eq!(shown(Some(MirrorState::LogAlignment), Some(standing)), ("MIRRORING".to_owned(), None));
+    }
+
+    #[test]
+    fn what_was_written_down_of_a_failure_says_of_which_version_it_is() {
+        let partition = topic("a", 1, 1).partitions[0];
+        let known = PartitionState {
+            state: Some(MirrorState::Failed),
+            reason_code: Some("SOURCE_TRUNCATED".into()),
+            state_version: 7,
+            ..PartitionState::default()
+        };
+        assert_eq!(row(partition, Some(&known), None, None).state_version, 7);
+        let live = |state, reason| Standing {
+            state,
+            retry_attempt: -1,
+            reason: Some(reason),
+            message: None,
+            source_high_watermark: None,
+            local_high_watermark: None,
+            lag_ms: None,
+            last_fetch_age_ms: None,
+        };
+        let version =
+            |state, reason| row(partition, Some(&known), Some(live(state, reason)), None).state_version;
+        assert_eq!(version(MirrorState::Failed, Reason::SourceTruncated), 7);
+        assert_eq!(version(MirrorState::Failed, Reason::ConfigInvalid), -1, "that is another failure");
+        assert_eq!(version(MirrorState::LogAlignment, Reason::ComparingHistories), -1);
     }
 
     #[test]

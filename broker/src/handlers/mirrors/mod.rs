@@ -1,7 +1,9 @@
 //! The APIs of cluster mirroring (KIP-1279, mirror-schemas).
 
+mod apart;
 mod describe;
 mod existing;
+mod recovering;
 mod reports;
 mod states;
 mod verbs;
@@ -23,9 +25,10 @@ use tarn_wire::messages::{
 use tarn_wire::{ErrorCode, Str};
 
 pub use describe::describe;
+pub use recovering::recover;
 pub use reports::reports;
 pub use states::{read_offsets, read_states, write_states};
-pub use verbs::{complete_stop, delete, pause, recover, resume, stop};
+pub use verbs::{complete_stop, delete, pause, resume, stop};
 
 use crate::coordinators::forgetting::{self, Gone};
 use crate::core::Core;
@@ -95,10 +98,11 @@ pub async fn start(core: &Rc<Core>, mut request: StartMirrorTopicsRequest) -> St
             Err(refused) => return refused,
         }
     }
-    refused.extend(existing::refuse(core, &mut request).await);
+    let mut looked = existing::look_at(core, &mut request).await;
     match core.decided(core.node().controller().start_mirror_topics(request)).await {
         Ok(mut response) => {
-            response.topics.extend(refused);
+            looked.tell(&mut response.topics);
+            response.topics.extend(refused.into_iter().chain(looked.refused));
             if response.error_code == ErrorCode::NONE.0 {
                 response.error_message = response.error_message.or(note.map(Str::from));
             }
@@ -151,7 +155,7 @@ async fn resolve(
             };
             if let Some(stopped) = bound.find(|name| has_ended(name)) {
                 let why = format!(
-                    "{}: {error}; topic {stopped} has been stopped, and discovery does not begin it again: start it when \
+                    "{}: {error}; nothing was changed: topic {stopped} is still stopped, and can be started again once \
                      the source answers",
                     error.reason()
                 );

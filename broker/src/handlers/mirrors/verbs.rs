@@ -7,7 +7,6 @@ use tarn_mirror::reasons::Reason;
 use tarn_wire::ErrorCode;
 use tarn_wire::messages as m;
 
-use super::existing;
 use crate::coordinators::forgetting::{self, Gone};
 use crate::core::Core;
 
@@ -33,23 +32,11 @@ verbs! {
     /// Serves ResumeMirrorTopics.
     pub resume(ResumeMirrorTopicsRequest) -> ResumeMirrorTopicsResponse, resume_mirror_topics;
     /// Has the controller recover topics.
-    recover_decided(RecoverMirrorTopicsRequest) -> RecoverMirrorTopicsResponse, recover_mirror_topics;
+    pub(super) recover_decided(RecoverMirrorTopicsRequest) -> RecoverMirrorTopicsResponse, recover_mirror_topics;
     /// Has it written down that topics have stopped, as their mirror asks.
     pub complete_stop(CompleteMirrorStopRequest) -> CompleteMirrorStopResponse, complete_mirror_stop;
     /// Has the controller delete a mirror.
     delete_decided(DeleteClusterMirrorRequest) -> DeleteClusterMirrorResponse, delete_mirror;
-}
-
-/// Serves RecoverMirrorTopics. Topics whose own records would be dropped are refused beforehand; the leader of a
-/// partition drops nothing without consent in any case.
-pub async fn recover(
-    core: &Rc<Core>,
-    mut request: m::RecoverMirrorTopicsRequest,
-) -> m::RecoverMirrorTopicsResponse {
-    let refused = existing::refuse_recovery(core, &mut request).await;
-    let mut response = recover_decided(core, request).await;
-    response.topics.extend(refused);
-    response
 }
 
 /// Serves DeleteClusterMirror: the mirror goes, and with it what the coordinators keep of it. One that does

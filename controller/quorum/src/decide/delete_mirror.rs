@@ -44,9 +44,10 @@ fn check_stopped(image: &MetadataImage, mirror: &str) -> Result<(), ApiError> {
     });
     let Some((first, desired)) = others.next() else { return Ok(()) };
     let count = 1 + others.count();
+    let topics = if count == 1 { "1 topic that is".to_owned() } else { format!("{count} topics that are") };
     let why = format!(
-        "Cluster mirror '{mirror}' still has {count} topic(s) that are not stopped, of which '{first}' is {desired}; \
-         stop them first."
+        "Cluster mirror '{mirror}' still has {topics} not stopped: '{first}' is {desired}. Stop what it has first: \
+         tarn mirror stop --mirror {mirror} --topics '.*'"
     );
     Err(ApiError::new(ErrorCode::CLUSTER_MIRROR_NOT_EMPTY, why))
 }
@@ -93,10 +94,13 @@ mod tests {
         assert_eq!(
             refused.error_message.as_deref(),
             Some(
-                "Cluster mirror 'm' still has 2 topic(s) that are not stopped, of which 'a' is mirroring; \
-                 stop them first."
+                "Cluster mirror 'm' still has 2 topics that are not stopped: 'a' is mirroring. Stop what it has first: \
+                 tarn mirror stop --mirror m --topics '.*'"
             )
         );
+        world.bind("b", "m", "stopped:9");
+        let said = delete_mirror(&world.image, &request("m")).response.error_message;
+        assert!(said.is_some_and(|said| said.contains("has 1 topic that is not stopped: 'a'")));
     }
 
     #[test]

@@ -43,8 +43,9 @@ struct Asked<'a> {
 /// What became of a request.
 #[derive(Default)]
 struct Decided {
-    /// The topics that were named or matched, each with what became of it.
-    topics: Vec<(Str, Result<(), ApiError>)>,
+    /// The topics that were named or matched, each with what became of it: why nothing was to be done, where that is
+    /// worth a word.
+    topics: Vec<(Str, Result<Option<Str>, ApiError>)>,
     /// What was left undone beside them, for a person.
     note: Option<Str>,
 }
@@ -75,6 +76,7 @@ macro_rules! verbs {
                 let error_message = error_message.or(note);
                 let topics = topics.into_iter().map(|(name, result)| {
                     let (error_code, error_message) = wire_result(&result);
+                    let error_message = error_message.or(result.ok().flatten());
                     m::$results::MirrorTopicResult { name, error_code, error_message, $($none: Vec::new())? }
                 });
                 m::$response { error_code, error_message, topics: topics.collect(), ..Default::default() }
@@ -138,6 +140,12 @@ impl Verb {
         }
     }
 
+    /// Why nothing was to be done with a topic, for those who may not expect that it is so already.
+    fn undone(self, topic: &str) -> Option<Str> {
+        let why = || sentence(&format!("Topic '{topic}' is not paused, so there is nothing to resume."));
+        (self == Verb::Resume).then(why)
+    }
+
     /// The consent that a new version carries.
     fn truncation(self) -> Truncation {
         match self {
@@ -177,7 +185,12 @@ fn try_decide(
         } else {
             Err(ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic name."))
         };
-        (topic.clone(), changed.map(|more| records.extend(more)))
+        let decided = changed.map(|more| {
+            let undone = if more.is_empty() { asked.verb.undone(topic) } else { None };
+            records.extend(more);
+            undone
+        });
+        (topic.clone(), decided)
     });
     let topics = results.collect();
     Ok(Decision::of(records, Decided { topics, note }))
@@ -300,6 +313,17 @@ mod tests {
         let again = Verb::Recover(Truncation::Refused);
         assert_eq!(said(again, "paused:5"), "Topic 'a' is paused; resume it first.");
         assert!(said(again, "stopped:5").contains("start it"));
+    }
+
+    #[test]
+    fn resuming_what_is_not_paused_is_no_error_and_says_that_nothing_was_to_be_done() {
+        let mut world = world();
+        world.bind("b", "m", "paused:5");
+        let (code, topics) = ask(&mut world, Verb::Resume, &names(&["a", "b"]), &[], -1);
+        assert_eq!(code, ErrorCode::NONE);
+        let undone = Some("Topic 'a' is not paused, so there is nothing to resume.".into());
+        assert_eq!(topics[0], ("a".into(), ErrorCode::NONE, undone));
+        assert_eq!(topics[1], ("b".into(), ErrorCode::NONE, None));
     }
 
     #[test]
