@@ -50,10 +50,18 @@ impl Kind {
     pub(crate) fn parse(name: &str) -> Option<(Kind, Offset)> {
         let (digits, _) = name.split_once('.')?;
         let kind = Kind::ALL.into_iter().find(|kind| name[digits.len()..] == *kind.suffix())?;
-        let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let offset = if all_digits { digits.parse().ok()? } else { return None };
-        Some((kind, Offset(offset)))
+        Some((kind, offset_of(digits)?))
     }
+}
+
+/// The offset in the name of a file that says from which segment on the log is unbroken.
+pub(crate) fn parse_unbroken(name: &str) -> Option<Offset> {
+    offset_of(name.strip_suffix(UNBROKEN_SUFFIX)?)
+}
+
+fn offset_of(digits: &str) -> Option<Offset> {
+    let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if all_digits { digits.parse().ok().map(Offset) } else { None }
 }
 
 /// What a file is called while it waits to be removed.
@@ -61,6 +69,10 @@ pub(crate) const DELETED_SUFFIX: &str = ".deleted";
 
 /// The leader epochs of the log.
 pub(crate) const EPOCHS_FILE: &str = "leader-epoch-checkpoint";
+
+/// The end of the name of a file that is there as long as only Tarn opens the log: Kafka removes what ends like this
+/// before it does anything else with a log. What it says is with `Log::say_unbroken`.
+const UNBROKEN_SUFFIX: &str = ".unbroken.deleted";
 
 /// What the directory of a deleted partition is called.
 pub(crate) const DELETED_DIR_SUFFIX: &str = "-delete";
@@ -83,6 +95,11 @@ impl Home {
     /// The path of a file that is to be removed.
     pub(crate) fn deleted(&self, base: Offset, kind: Kind) -> PathBuf {
         self.path.join(format!("{:020}{}{DELETED_SUFFIX}", base.0, kind.suffix()))
+    }
+
+    /// The path of the file that says from which segment on the log is unbroken.
+    pub(crate) fn unbroken(&self, from: Offset) -> PathBuf {
+        self.path.join(format!("{:020}{UNBROKEN_SUFFIX}", from.0))
     }
 
     /// Removes a file; one that is not there is fine.
@@ -174,5 +191,7 @@ mod tests {
             assert_eq!(Kind::parse(name), None, "{name}");
         }
         assert_eq!(Kind::parse("99999999999999999999.log"), None, "beyond the largest offset");
+        assert_eq!(parse_unbroken("00000000000000000042.unbroken.deleted"), Some(Offset(42)));
+        assert_eq!(parse_unbroken("00000000000000000042.log.deleted"), None);
     }
 }

@@ -19,7 +19,7 @@ use crate::config::LogConfig;
 use crate::disk::Open;
 use crate::epochs::EpochHistory;
 use crate::error::LogError;
-use crate::home::{DELETED_SUFFIX, Home, Kind};
+use crate::home::{DELETED_SUFFIX, Home, Kind, parse_unbroken};
 use crate::log::{Dirt, Log, TruncationMark};
 use crate::producers::ProducerStates;
 use crate::segment::{FileSizes, Segment};
@@ -78,6 +78,8 @@ struct Listing {
     txn_indexes: Vec<Offset>,
     /// Producer snapshots with their sizes, by offset.
     snapshots: BTreeMap<Offset, u64>,
+    /// Only Tarn has written the segments from here on, and each of them begins where the one before it ends.
+    unbroken_from: Option<Offset>,
     /// What an interrupted operation left.
     leftovers: Vec<PathBuf>,
     /// A compaction of Kafka's that was interrupted: segments may be missing beside it.
@@ -133,6 +135,7 @@ pub(crate) fn open(
     let topic_id = read_topic_id(&home)?;
     let mark = TruncationMark::read(&home)?;
     let mut log = empty(home, topic_id, config);
+    log.unbroken_from = listing.unbroken_from;
     let believed =
         mark.unwrap_or(TruncationMark { recovery_point: opening.recovery_point, start: opening.log_start });
     log.start = opening.log_start.min(believed.start);
@@ -187,6 +190,7 @@ fn empty(home: Arc<Home>, topic_id: TopicId, config: Arc<LogConfig>) -> Log {
         epochs: EpochHistory::default(),
         producers: ProducerStates::default(),
         unnoted_aborts: Vec::new(),
+        unbroken_from: None,
         flushed_to: Offset(0),
         recovery_point: Offset(0),
         dirt: Dirt::default(),
@@ -232,6 +236,14 @@ impl Listing {
     }
 
     fn note_other(&mut self, home: &Home, name: &str) {
+        if let Some(from) = parse_unbroken(name) {
+            // Of several the lowest says all; they are listed in order.
+            match self.unbroken_from {
+                None => self.unbroken_from = Some(from),
+                Some(_) => self.leftovers.push(home.path.join(name)),
+            }
+            return;
+        }
         let interrupted = [DELETED_SUFFIX, ".cleaned", ".tmp"];
         if interrupted.iter().any(|suffix| name.ends_with(suffix)) {
             self.leftovers.push(home.path.join(name));

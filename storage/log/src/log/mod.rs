@@ -8,7 +8,8 @@
 //! * `start <= end`; every batch that ends at or above `start` and begins below `end` is in a segment;
 //! * segments are in order of their base offsets; the last is the only one that is appended to; there is
 //!   at least one, unless a truncation of everything failed and is to be made good by the next append;
-//! * a segment begins where the last batch of the one before it ends;
+//! * a segment begins where the last batch of the one before it ends, but for what another program wrote and for
+//!   gaps that no segment could hold;
 //! * no byte position is ever written twice: after a truncation, and after a failed write, the log goes
 //!   on in a new segment;
 //! * what a failed operation wrote is not part of the log, and `end` says what is;
@@ -77,6 +78,8 @@ pub struct Log {
     /// And so is all that a recovery would else have to read from them: the epochs.
     pub(crate) recovery_point: Offset,
     pub(crate) dirt: Dirt,
+    /// A file says that the log has no gap between the segments from here on.
+    pub(crate) unbroken_from: Option<Offset>,
     /// Files below the log start that plans may still name.
     pub(crate) retired: Vec<Weak<SegmentFile>>,
 }

@@ -90,12 +90,29 @@ impl Log {
     /// Begins a new segment.
     pub(super) fn roll(&mut self, base: Offset, now: Timestamp) -> Result<(), LogError> {
         debug_assert!(base > self.active().base());
+        self.say_unbroken()?;
         let segment = Segment::create(&self.home, base, now)?;
         self.dirt.changes += 1;
         // Both can be built anew from the segments: a disk without room for them has failed nothing yet.
         let _ = self.active_mut().finish_indexes();
         let _ = self.write_snapshot(base);
         self.segments.push(segment);
+        Ok(())
+    }
+
+    /// Says on the disk, before the name of the next segment is there, that from the active one on each segment
+    /// begins where the one before it ends: so a recovery knows a gap between two of them for a loss. Kafka leaves
+    /// such gaps, and removes the file when it opens the log. Names reach the disk in the order in which they
+    /// are made, or not at all.
+    fn say_unbroken(&mut self) -> Result<(), LogError> {
+        let from = self.active().base();
+        if self.unbroken_from.is_some_and(|known| known <= from) {
+            return Ok(());
+        }
+        let path = self.home.unbroken(from);
+        self.home.disk.open(&path, Open::Create).map_err(|cause| LogError::io("create", &path, cause))?;
+        self.unbroken_from = Some(from);
+        self.dirt.changes += 1;
         Ok(())
     }
 

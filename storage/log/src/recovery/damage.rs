@@ -3,7 +3,8 @@
 //! Opening a log after a crash ends it at the first batch that is not whole and right. A log of which it is
 //! known that everything up to some offset was on the disk is looked through first, so that what was promised
 //! is never dropped for being damaged. What recovery would end the log at is damage here too: bytes that are no
-//! batch, a batch that does not follow the one before, a segment that ends before the next begins.
+//! batch, a batch that does not follow the one before, a segment that ends before the next begins. That one is
+//! damage whoever wrote the log: who looks here has a log that is never compacted.
 
 use std::io;
 use std::path::PathBuf;

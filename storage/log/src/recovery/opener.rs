@@ -106,11 +106,14 @@ impl Opener<'_> {
         if self.was_cut { last.saturating_sub(1) } else { last }
     }
 
-    /// True where a segment ends before the next begins, above what was flushed. A segment begins where the
-    /// one before it ends, so batches between them were written and did not reach the disk.
+    /// True where a segment ends before the next begins, above what was flushed, and it did not end there when
+    /// the next was begun: batches between them were written and did not reach the disk. Where another program
+    /// may have written the segment the gap is none of loss, since Kafka's cleaner and its followers of compacted
+    /// logs leave such gaps; and it has the batches of the next segment acknowledged.
     fn lost_its_end(&self, index: usize, flushed: Offset) -> bool {
-        let next = self.log.segments.get(index + 1);
-        next.is_some_and(|next| is_loss(self.log.end, next.base(), flushed))
+        let (segment, next) = (&self.log.segments[index], self.log.segments.get(index + 1));
+        let is_unbroken = self.listing.unbroken_from.is_some_and(|from| segment.base() >= from);
+        is_unbroken && next.is_some_and(|next| is_loss(self.log.end, next.base(), flushed))
     }
 
     /// Builds a segment anew from its file, up to the first batch that is not right.

@@ -144,6 +144,90 @@ fn damage_at_the_end_is_followed_by_nothing_and_a_hole_is_damage() {
     assert_eq!(look(next).map(|damage| damage.offset), Some(torn.offset), "below that it was always there");
 }
 
+/// The bases of the segments on the disk.
+fn bases(world: &World) -> Vec<i64> {
+    world.names().iter().filter_map(|name| name.strip_suffix(".log")?.parse().ok()).collect()
+}
+
+/// Leaves the segment without its last batch, as if it had never been there; the two are of the same size.
+fn drop_last_batch(world: &World, base: i64, batch: &ValidBatch) {
+    let path = world.path().join(format!("{base:020}.log"));
+    let bytes = fs::read(&path).unwrap();
+    fs::write(path, &bytes[..bytes.len() - batch.bytes().len()]).unwrap();
+}
+
+/// What Kafka removes when it opens a log.
+fn kafka_opens(world: &World) {
+    for name in world.names().iter().filter(|name| name.ends_with(".deleted")) {
+        fs::remove_file(world.path().join(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_segment_that_lost_its_end_ends_the_log() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    let all = fill(&mut log, 30);
+    drop(log);
+    let (second, third) = (bases(&world)[1], bases(&world)[2]);
+    drop_last_batch(&world, second, &all[0]);
+    let (log, report) = world.open_unclean(0);
+    assert_eq!((log.end(), report.cut_from), (Offset(third - 2), Some(Offset(third - 2))));
+    assert!(report.dropped_segments > 3);
+    assert_eq!(read_all(&log, Offset(0), 1 << 20), all[..log.end().0 as usize / 2]);
+}
+
+#[test]
+fn a_gap_between_segments_that_another_program_left_is_no_loss() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    let all = fill(&mut log, 30);
+    drop(log);
+    kafka_opens(&world);
+    let (first, third) = (bases(&world)[0], bases(&world)[2]);
+    drop_last_batch(&world, first, &all[0]);
+    fs::write(world.path().join(format!("{third:020}.log")), []).unwrap();
+    let (log, report) = world.open_unclean(0);
+    assert_eq!((log.end(), report.cut_from, report.dropped_segments), (Offset(60), None, 0));
+    let (second, fourth) = (bases(&world)[1] as usize / 2, bases(&world)[3] as usize / 2);
+    let kept = [&all[..second - 1], &all[second..third as usize / 2], &all[fourth..]].concat();
+    assert_eq!(read_all(&log, Offset(0), 1 << 20), kept);
+}
+
+#[test]
+fn a_torn_segment_ends_the_log_whoever_wrote_it() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    fill(&mut log, 30);
+    drop(log);
+    kafka_opens(&world);
+    let (second, third) = (bases(&world)[1], bases(&world)[2]);
+    append_garbage(&world, second, &[0; 70]);
+    let (log, report) = world.open_unclean(0);
+    assert_eq!(log.end(), Offset(third), "where the second ends");
+    assert!(report.dropped_segments > 3);
+}
+
+#[test]
+fn gaps_that_were_there_before_hide_no_loss_that_comes_later() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    let all = fill(&mut log, 30);
+    drop(log);
+    kafka_opens(&world);
+    let before = bases(&world);
+    drop_last_batch(&world, before[0], &all[0]);
+    let (mut log, _) = world.open_unclean(0);
+    let more: Vec<_> = (30..60).map(|number| dated(number * 2, 2, 9, NOW.0 + number)).collect();
+    mirror(&mut log, &contiguous(&more)).unwrap();
+    drop(log);
+    let lost = bases(&world)[before.len() + 1];
+    drop_last_batch(&world, lost, &more[0]);
+    let (log, report) = world.open_unclean(0);
+    assert!(log.end() > Offset(lost) && log.end() < Offset(120), "the log ends at {}", log.end());
+    assert_eq!((report.cut_from, starts(&log).len()), (Some(log.end()), 9));
+}
+
 #[test]
 fn a_report_says_from_where_on_records_are_gone() {
     let world = World::new(segments_of(600));

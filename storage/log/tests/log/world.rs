@@ -53,6 +53,12 @@ impl World {
         self.open(Opening { clean: false, recovery_point: Offset(recovery_point), log_start: Offset(0) })
     }
 
+    /// True where a file of a segment is there that left the log.
+    pub(crate) fn waits_for_removal(&self) -> bool {
+        let is_kept = |name: &String| name.ends_with(".unbroken.deleted");
+        self.names().iter().any(|name| name.ends_with(".deleted") && !is_kept(name))
+    }
+
     /// The names in the partition's directory.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = std::fs::read_dir(self.path())
