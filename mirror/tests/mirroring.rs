@@ -2,8 +2,12 @@
 
 #[path = "mirroring/cluster.rs"]
 mod cluster;
+#[path = "mirroring/controller.rs"]
+mod controller;
 #[path = "mirroring/cut_link.rs"]
 mod cut_link;
+#[path = "mirroring/discovery.rs"]
+mod discovery;
 #[path = "mirroring/diverged.rs"]
 mod diverged;
 #[path = "mirroring/existing.rs"]

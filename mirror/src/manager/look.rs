@@ -13,7 +13,6 @@ use crate::source::connections::Connections;
 use crate::source::metadata::{self, SourceMetadata, Topics};
 use crate::source::upstream::{self, Upstream};
 use crate::source::{SourceError, SourceTopic};
-use crate::sync::discovery::is_still_meant;
 
 /// How long the controller may take to add partitions.
 const CREATE_PARTITIONS_MS: i32 = 30_000;
@@ -48,7 +47,7 @@ pub(super) async fn create_partitions(
     }
     let request = CreatePartitionsRequest { topics, timeout_ms: CREATE_PARTITIONS_MS, validate_only: false };
     let response = cluster.call(request).await.map_err(unavailable)?;
-    let failed = response.results.iter().find(|result| result.error_code != ErrorCode::NONE.0);
+    let failed = response.results.iter().find(|result| !is_done(result.error_code));
     match failed {
         None => Ok(()),
         Some(result) => {
@@ -57,16 +56,13 @@ pub(super) async fn create_partitions(
     }
 }
 
-/// Begins with topics that are new at the source, unless the mirror's lists have changed since it was asked.
-pub(super) async fn start(mirror: &str, mut topics: Vec<SourceTopic>, cluster: &impl LocalCluster) -> Synced {
-    let image = cluster.image();
-    topics.retain(|topic| is_still_meant(mirror, &topic.name, &image));
-    if topics.is_empty() {
-        return Ok(());
-    }
+/// Begins with topics that are new at the source. Where the mirror's lists have changed since it was asked, the
+/// controller leaves them out.
+pub(super) async fn start(mirror: &str, topics: Vec<SourceTopic>, cluster: &impl LocalCluster) -> Synced {
     let request = StartMirrorTopicsRequest {
         mirror_name: mirror.into(),
         topics: topics.iter().map(SourceTopic::to_start).collect(),
+        discovered: true,
         ..StartMirrorTopicsRequest::default()
     };
     let response = cluster.call(request).await.map_err(unavailable)?;
@@ -79,11 +75,16 @@ pub(super) async fn start(mirror: &str, mut topics: Vec<SourceTopic>, cluster: &
         let (found, topics) = (begun.len(), some_of(begun));
         tracing::info!(mirror, found, %topics, "topics that match are new at the source");
     }
-    let failed = response.topics.iter().find(|result| result.error_code != ErrorCode::NONE.0);
+    let failed = response.topics.iter().find(|result| !is_done(result.error_code));
     match failed {
         None => Ok(()),
         Some(result) => Err(refused("to start", &result.name, result.error_code, &result.error_message)),
     }
+}
+
+/// True also where the topic was stopped, or begun with, while its source was asked: nothing is left to be done.
+fn is_done(code: i16) -> bool {
+    matches!(ErrorCode(code), ErrorCode::NONE | ErrorCode::INVALID_CLUSTER_MIRROR_STATE)
 }
 
 fn unavailable(error: LocalError) -> (Reason, String) {

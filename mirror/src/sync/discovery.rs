@@ -3,8 +3,9 @@
 //! Invariants:
 //! * a topic that is bound to a mirror, whatever its state, is never begun again: what an operator paused
 //!   or stopped stays so;
-//! * a topic that exists here unbound is never taken over, only reported;
-//! * what a stop has taken out of the lists while the source was asked is not begun.
+//! * a topic that exists here unbound is never taken over, only reported.
+//!
+//! The source is asked for a while, and all that may have changed meanwhile: the controller sees to it again.
 
 use std::sync::Arc;
 
@@ -50,18 +51,12 @@ pub fn discover(source: &SourceMetadata, config: &MirrorConfig, image: &Metadata
     discovered
 }
 
-/// True where the newest lists of a mirror still mean a topic that was found by older ones.
-pub fn is_still_meant(mirror: &str, name: &str, image: &MetadataImage) -> bool {
-    let config = image.mirror(mirror).and_then(|mirror| MirrorConfig::resolve(mirror.configs).ok());
-    config.is_some_and(|config| is_mirrored_by(name, &config.topics_include, &config.topics_exclude))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+    use tarn_image::MetadataDelta;
     use tarn_image::config::mirror::stored;
-    use tarn_image::{MetadataDelta, ResourceType};
     use tarn_record::{BrokerId, Epoch, PartitionIndex};
     use tarn_wire::messages::{ConfigRecord, TopicRecord};
     use tarn_wire::metadata::MetadataRecord;
@@ -92,28 +87,6 @@ mod tests {
         assert_eq!(found(".*", "b|ab"), [Arc::from("a")]);
         assert_eq!(found("__.*,a", "none"), [Arc::from("a")]);
         assert!(found("", "none").is_empty(), "without patterns nothing is discovered");
-    }
-
-    #[test]
-    fn what_was_found_before_a_stop_of_everything_is_meant_no_more() {
-        let lists = |include: &str, exclude: &str| {
-            let given =
-                [("bootstrap.servers", "a:1"), ("topics.include", include), ("topics.exclude", exclude)];
-            let record = |(name, value): (&str, &str)| -> MetadataRecord {
-                ConfigRecord {
-                    resource_type: ResourceType::CLUSTER_MIRROR.0,
-                    resource_name: "m".into(),
-                    name: name.into(),
-                    value: Some(value.into()),
-                }
-                .into()
-            };
-            image(&[given.map(record).into()])
-        };
-        assert!(is_still_meant("m", "orders", &lists("orders", "none")));
-        assert!(!is_still_meant("m", "orders", &lists("", "none")));
-        assert!(!is_still_meant("m", "orders", &lists(".*", "orders")));
-        assert!(!is_still_meant("gone", "orders", &lists(".*", "none")));
     }
 
     fn config(include: &str, exclude: &str) -> MirrorConfig {

@@ -19,7 +19,7 @@ use tarn_wire::messages::write_mirror_states_request::WriteMirrorStatePartition;
 use tarn_wire::messages::*;
 use tarn_wire::metadata::MetadataRecord;
 use tarn_wire::{
-    ApiKey, Cursor, ErrorCode, Message, Request, Response, decode_request_header, decode_response_header,
+    ApiKey, Cursor, Message, Request, Response, decode_request_header, decode_response_header,
     encode_request, encode_response,
 };
 
@@ -36,7 +36,7 @@ pub(crate) struct Cluster {
 
 #[derive(Default)]
 pub(crate) struct State {
-    image: Arc<MetadataImage>,
+    pub(crate) image: Arc<MetadataImage>,
     coordinator: MirrorCoordinator,
     manager: Option<ManagerHandle>,
     pub(crate) logs: BTreeMap<TopicIdPartition, Log>,
@@ -47,6 +47,8 @@ pub(crate) struct State {
     /// How often the controller was asked to begin with topics; it does not answer where it is stuck.
     pub(crate) starts_asked: usize,
     pub(crate) stuck_controller: bool,
+    /// The controller has decided a stop of everything that this broker's metadata do not show yet.
+    pub(crate) has_nothing_to_discover: bool,
     /// The configurations that topics were begun with.
     pub(crate) begun_with: BTreeMap<String, Vec<(String, String)>>,
     /// Lanes die: those that there are, and each new one before it has done anything.
@@ -197,7 +199,7 @@ impl Cluster {
         found.map_or(-1, |registration| registration.leader_epoch.0)
     }
 
-    fn apply(&self, records: Vec<MetadataRecord>) {
+    pub(crate) fn apply(&self, records: Vec<MetadataRecord>) {
         let mut state = self.state();
         let (mut image, mut delta) = (MetadataImage::clone(&state.image), MetadataDelta::default());
         for record in &records {
@@ -219,52 +221,6 @@ impl Cluster {
                 .map(|place| coordinator_partition(mirror, place, COORDINATORS))
                 .any(|one| Some(one) == stuck)
         })
-    }
-
-    fn starting_is_stuck(&self) -> bool {
-        let mut state = self.state();
-        state.starts_asked += 1;
-        state.stuck_controller
-    }
-
-    fn start(&self, request: StartMirrorTopicsRequest) -> StartMirrorTopicsResponse {
-        for topic in request.topics {
-            let id = TopicId(topic.topic_id);
-            let name = &*topic.topic_name;
-            let mut records = vec![TopicRecord { name: name.into(), topic_id: id.0 }.into()];
-            records.extend((0..topic.num_partitions).map(|partition| led_here(id, partition, 0)));
-            records.push(config(2, name, "mirror.name", "m"));
-            records.push(config(2, name, "mirror.desired.state", "mirroring:1"));
-            let configs = topic.configs.iter().map(|entry| {
-                (
-                    entry.name.to_string(),
-                    entry.value.as_ref().map(|value| value.to_string()).unwrap_or_default(),
-                )
-            });
-            self.state().begun_with.insert(name.to_owned(), configs.collect());
-            self.apply(records);
-        }
-        StartMirrorTopicsResponse::default()
-    }
-
-    fn raise(&self, request: BumpLeaderEpochsRequest) -> BumpLeaderEpochsResponse {
-        let mut topics = Vec::new();
-        for topic in request.topics {
-            let id = self.state().image.topics().id_of(&topic.topic_name).expect("it exists");
-            let mut partitions = Vec::new();
-            for partition in topic.partitions {
-                self.apply(vec![led_here(id, partition.partition_index, partition.min_leader_epoch + 1)]);
-                partitions.push(bump_leader_epochs_response::BumpLeaderEpochsPartitionResult {
-                    partition_index: partition.partition_index,
-                    ..Default::default()
-                });
-            }
-            topics.push(bump_leader_epochs_response::BumpLeaderEpochsTopicResult {
-                topic_name: topic.topic_name,
-                partitions,
-            });
-        }
-        BumpLeaderEpochsResponse { topics, ..Default::default() }
     }
 
     fn read_states(&self, request: ReadMirrorStatesRequest) -> ReadMirrorStatesResponse {
@@ -342,25 +298,6 @@ impl Cluster {
         is_lost
     }
 
-    fn complete(&self, request: CompleteMirrorStopRequest) -> CompleteMirrorStopResponse {
-        let mut topics = Vec::new();
-        for topic in request.topics {
-            let (name, version) = (&*topic.topic_name, topic.state_version);
-            let is_right = self.wanted(name) == format!("stopping:{version}");
-            let is_taken = is_right && !self.state().completes_nothing;
-            if is_taken {
-                self.want(name, &format!("stopped:{version}"));
-            }
-            let error = if is_taken { ErrorCode::NONE } else { ErrorCode::INVALID_CLUSTER_MIRROR_STATE };
-            topics.push(complete_mirror_stop_response::MirrorTopicResult {
-                name: topic.topic_name.clone(),
-                error_code: error.0,
-                ..Default::default()
-            });
-        }
-        CompleteMirrorStopResponse { topics, ..Default::default() }
-    }
-
     fn count(&self, what: &'static str) {
         *self.state().asked.entry(what).or_default() += 1;
     }
@@ -436,6 +373,7 @@ impl LocalCluster for Cluster {
             ApiKey::COMPLETE_MIRROR_STOP => answered(&self.complete(read(cursor, version)), version),
             ApiKey::BUMP_LEADER_EPOCHS => answered(&self.raise(read(cursor, version)), version),
             ApiKey::START_MIRROR_TOPICS => answered(&self.start(read(cursor, version)), version),
+            ApiKey::CREATE_PARTITIONS => answered(&self.grow(read(cursor, version)), version),
             _ => return Err(LocalError::Unanswered { api: R::NAME, reason: "the test has none".into() }),
         };
         let mut answer = Cursor::new(answer);
@@ -606,7 +544,7 @@ fn place(topic_id: uuid::Uuid, partition: i32) -> TopicIdPartition {
     TopicIdPartition { topic_id: TopicId(topic_id), partition: PartitionIndex(partition) }
 }
 
-fn led_here(topic: TopicId, partition: i32, leader_epoch: i32) -> MetadataRecord {
+pub(crate) fn led_here(topic: TopicId, partition: i32, leader_epoch: i32) -> MetadataRecord {
     led_by(US, topic, partition, leader_epoch)
 }
 
@@ -623,7 +561,7 @@ fn led_by(leader: BrokerId, topic: TopicId, partition: i32, leader_epoch: i32) -
     .into()
 }
 
-fn config(kind: i8, resource: &str, name: &str, value: &str) -> MetadataRecord {
+pub(crate) fn config(kind: i8, resource: &str, name: &str, value: &str) -> MetadataRecord {
     ConfigRecord {
         resource_type: kind,
         resource_name: resource.into(),

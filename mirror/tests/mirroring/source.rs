@@ -174,6 +174,13 @@ impl Source {
         self.state().topics.insert(name.to_owned(), topic);
     }
 
+    /// A topic gets one more partition.
+    pub(crate) fn grow(&self, topic: &str) {
+        let mut state = self.state();
+        let topic = state.topics.get_mut(topic).expect("it exists");
+        topic.partitions.push(Log { epochs: vec![(0, 0)], ..Log::default() });
+    }
+
     pub(crate) fn id(&self, topic: &str) -> TopicId {
         self.state().topics[topic].id
     }

@@ -16,7 +16,7 @@ use super::ApiError;
 use super::mirror_bindings::mirror_record;
 
 /// What is discovered.
-const INCLUDE: &str = "topics.include";
+pub(super) const INCLUDE: &str = "topics.include";
 /// What is not, even so.
 pub(super) const EXCLUDE: &str = "topics.exclude";
 
@@ -78,6 +78,14 @@ impl Lists {
         }
         names.into_iter().for_each(|name| self.include.remove(name));
         Ok(())
+    }
+
+    /// What discovery begins with, as far as [`Lists::exclusion`] does not match it.
+    ///
+    /// # Errors
+    /// INVALID_REQUEST where that is no list of regular expressions.
+    pub(super) fn inclusion(&self) -> Result<Patterns, ApiError> {
+        parse(self.include.elements())
     }
 
     /// What is never begun with.

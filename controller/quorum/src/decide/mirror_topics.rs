@@ -2,10 +2,18 @@
 //!
 //! The broker has resolved names and patterns against the source; here is decided with ids, partition
 //! counts and configs.
+//!
+//! Discovery asks for topics that the mirror's lists meant when its source was asked. Meanwhile an operator may have
+//! stopped everything, and here is the one place where both come in order.
+//!
+//! Invariants:
+//! * what is excluded is never begun with;
+//! * of what discovery has found, nothing is begun with that the lists do not mean now, or that is here already.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tarn_image::config::mirror::Patterns;
 use tarn_image::config::topic as topic_configs;
 use tarn_image::configs::ConfigMap;
 use tarn_image::mirrors::{Truncation, Wanted, is_never_mirrored};
@@ -18,7 +26,7 @@ use tarn_wire::{ErrorCode, MetadataRecord, Str};
 
 use super::create_topics::{circle_start, fresh_id, new_topic};
 use super::mirror_bindings::{bound, check_version, mirror};
-use super::mirror_patterns::{EXCLUDE, Lists, parse_given};
+use super::mirror_patterns::{EXCLUDE, INCLUDE, Lists, parse_given};
 use super::{ApiError, Context, Decision, Run, names, placement, sentence, wire_result};
 
 /// Decides a whole request. A topic that fails does not hinder the others.
@@ -48,6 +56,7 @@ fn try_start(
     let mut lists = Lists::of(&mirror);
     lists.started(&request.include_patterns, &request.exclude_patterns);
     let exclusion = lists.exclusion()?;
+    let inclusion = request.discovered.then(|| lists.inclusion()).transpose()?;
     check_version(image, request.state_version, request.topics.iter().map(|topic| &*topic.topic_name))?;
     let mut records = lists.records(mirror.name)?;
     let mut response = StartMirrorTopicsResponse::default();
@@ -61,6 +70,8 @@ fn try_start(
         } else if exclusion.matches(&topic.topic_name) {
             let why = format!("Topic '{}' is excluded by {EXCLUDE} of the mirror.", topic.topic_name);
             Err(ApiError::new(ErrorCode::INVALID_REQUEST, why))
+        } else if let Some(why) = inclusion.as_ref().and_then(|now| overtaken(image, now, topic)) {
+            Err(ApiError::new(ErrorCode::INVALID_CLUSTER_MIRROR_STATE, why))
         } else {
             start_one(image, request, topic, context)
         };
@@ -75,6 +86,16 @@ fn try_start(
         });
     }
     Ok(Decision::of(records, response))
+}
+
+/// Why a topic that discovery has found is not begun with: somebody was faster.
+fn overtaken(image: &MetadataImage, inclusion: &Patterns, found: &StartMirrorTopic) -> Option<String> {
+    let name = &*found.topic_name;
+    if image.topics().id_of(name).is_some() {
+        return Some(format!("Topic '{name}' is here already: discovery begins with new ones alone."));
+    }
+    let is_meant = inclusion.matches(name);
+    (!is_meant).then(|| format!("Topic '{name}' is not one that {INCLUDE} of the mirror means any more."))
 }
 
 /// The records that start one topic, and the source's configs that were left out.
@@ -238,7 +259,9 @@ fn skipped_message(skipped: &[String]) -> Option<Str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::mirror_desired;
     use crate::decide::world::World;
+    use tarn_wire::messages::StopMirrorTopicsRequest;
     use tarn_wire::messages::start_mirror_topics_request::MirrorTopicConfig;
     use uuid::Uuid;
 
@@ -384,6 +407,64 @@ mod tests {
         assert_eq!(mirror.configs.get("topics.exclude").map(|value| &**value), Some("__.*,tmp.*"));
     }
 
+    /// In whichever order the stop of everything and discovery's request come to be decided, nothing that was found is
+    /// mirrored afterwards.
+    #[test]
+    fn what_discovery_found_is_not_begun_with_once_everything_is_stopped() {
+        let stop = |world: &mut World| {
+            let request = StopMirrorTopicsRequest {
+                mirror_name: "m".into(),
+                patterns: vec![".*".into()],
+                ..StopMirrorTopicsRequest::default()
+            };
+            let response = world.decided(|image, context| mirror_desired::stop(image, &request, context));
+            assert_eq!(response.error_code, 0);
+        };
+        let discover = |world: &mut World| {
+            let result = world.start_with(&discovered(vec![topic("new", 8, 1)])).topics.remove(0);
+            (ErrorCode(result.error_code), result.error_message.map(|why| why.to_string()))
+        };
+        let mut world = including(".*");
+        assert_eq!(discover(&mut world), (ErrorCode::NONE, None));
+        stop(&mut world);
+        assert_eq!(
+            world.image.bindings().of("new").map(|binding| binding.desired),
+            Some(DesiredState::Stopping)
+        );
+
+        let mut world = including(".*");
+        stop(&mut world);
+        let why = "Topic 'new' is not one that topics.include of the mirror means any more.".to_owned();
+        assert_eq!(discover(&mut world), (ErrorCode::INVALID_CLUSTER_MIRROR_STATE, Some(why)));
+        assert!(world.image.topics().by_name("new").is_none());
+        // What everything was begun with again means what is found as well.
+        let again = StartMirrorTopicsRequest {
+            mirror_name: "m".into(),
+            include_patterns: vec!["n.*".into()],
+            ..StartMirrorTopicsRequest::default()
+        };
+        assert_eq!(world.start_with(&again).error_code, 0);
+        assert_eq!(discover(&mut world), (ErrorCode::NONE, None));
+    }
+
+    #[test]
+    fn what_discovery_found_is_left_as_it_is_where_it_is_here_already() {
+        let mut world = including(".*");
+        world.create_with("local", 1, 1);
+        for state in ["mirroring:3", "paused:3", "stopping:3", "stopped:3"] {
+            let name = state.split(':').next().unwrap();
+            world.create_with(name, 1, 1);
+            world.bind(name, "m", state);
+            let before = world.bound(name);
+            let result = world.start_with(&discovered(vec![topic(name, 0, 2)])).topics.remove(0);
+            assert_eq!(ErrorCode(result.error_code), ErrorCode::INVALID_CLUSTER_MIRROR_STATE, "{state}");
+            assert_eq!(world.bound(name), before);
+        }
+        let result = world.start_with(&discovered(vec![topic("local", 0, 1)])).topics.remove(0);
+        assert_eq!(ErrorCode(result.error_code), ErrorCode::INVALID_CLUSTER_MIRROR_STATE);
+        assert_eq!(world.bound("local"), None);
+    }
+
     #[test]
     fn a_pattern_is_in_one_list_and_has_no_comma() {
         let mut world = world();
@@ -407,6 +488,27 @@ mod tests {
             assert_eq!(ErrorCode(refused.error_code), ErrorCode::INVALID_REQUEST);
         }
         assert_eq!(lists(&world), ["c", "__.*,b,a.*"]);
+    }
+
+    /// A mirror that discovers what this matches.
+    fn including(pattern: &str) -> World {
+        let mut world = world();
+        let request = StartMirrorTopicsRequest {
+            mirror_name: "m".into(),
+            include_patterns: vec![pattern.into()],
+            ..StartMirrorTopicsRequest::default()
+        };
+        assert_eq!(world.start_with(&request).error_code, 0);
+        world
+    }
+
+    fn discovered(topics: Vec<StartMirrorTopic>) -> StartMirrorTopicsRequest {
+        StartMirrorTopicsRequest {
+            mirror_name: "m".into(),
+            topics,
+            discovered: true,
+            ..StartMirrorTopicsRequest::default()
+        }
     }
 
     fn world() -> World {

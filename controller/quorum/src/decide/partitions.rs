@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tarn_image::MetadataImage;
+use tarn_image::{DesiredState, MetadataImage};
 use tarn_record::{BrokerId, PartitionIndex};
 use tarn_wire::messages::create_partitions_request::CreatePartitionsTopic;
 use tarn_wire::messages::create_partitions_response::CreatePartitionsTopicResult;
@@ -17,7 +17,7 @@ use super::{ApiError, Decision, PARTITIONS_PER_REQUEST_MAX, Run, names, placemen
 pub enum Grower {
     /// A client, who may not touch mirror topics.
     Client,
-    /// The mirror that fills the topic, because the source has more partitions.
+    /// The mirror that fills the topic, because the source has more partitions; as long as it does fill it.
     Mirror,
 }
 
@@ -76,8 +76,17 @@ fn grow(
 ) -> Result<Vec<MetadataRecord>, ApiError> {
     let unknown = ApiError::bare(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     let topic = image.topics().by_name(&asked.name).ok_or(unknown)?;
-    if grower == Grower::Client {
-        names::refuse_mirrored(&topic.name, image.bindings().of(&topic.name))?;
+    match (grower, image.bindings().of(&topic.name)) {
+        (Grower::Client, binding) => names::refuse_mirrored(&topic.name, binding)?,
+        (Grower::Mirror, Some(binding)) if binding.desired == DesiredState::Mirroring => {}
+        // Its mirror decided on what was wanted when it asked its source.
+        (Grower::Mirror, _) => {
+            let why = format!(
+                "Topic '{}' is not mirrored any more, and does not grow with its source.",
+                topic.name
+            );
+            return Err(ApiError::new(ErrorCode::INVALID_CLUSTER_MIRROR_STATE, why));
+        }
     }
     let refuse = |why: String| Err(ApiError::new(ErrorCode::INVALID_PARTITIONS, why));
     let current = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
@@ -171,6 +180,18 @@ mod tests {
         let refused = world.grow(topic("t", 2, None), Grower::Client);
         assert_eq!(ErrorCode(refused.error_code), ErrorCode::POLICY_VIOLATION);
         assert_eq!(world.grow(topic("t", 2, None), Grower::Mirror).error_code, 0);
+    }
+
+    #[test]
+    fn a_topic_that_was_stopped_or_paused_meanwhile_does_not_grow_with_its_source() {
+        for state in ["paused:1", "stopping:1", "stopped:1"] {
+            let mut world = World::with_topics(&["t"]);
+            world.bind("t", "m", state);
+            let refused = world.grow(topic("t", 2, None), Grower::Mirror);
+            assert_eq!(ErrorCode(refused.error_code), ErrorCode::INVALID_CLUSTER_MIRROR_STATE, "{state}");
+        }
+        let mut world = World::with_topics(&["t"]);
+        assert_ne!(world.grow(topic("t", 2, None), Grower::Mirror).error_code, 0, "its mirror was deleted");
     }
 
     fn topic(name: &str, count: i32, assignments: Option<&[&[i32]]>) -> CreatePartitionsTopic {
