@@ -295,7 +295,9 @@ impl Core {
                 let absence = |partition| self.local_absence(partition);
                 let _ = reply.fill(lookups::ends(&self.partitions(), &partitions, absence));
             }
+            Envelope::NewestBatches(partitions, reply) => lookups::newest_batches(self, partitions, reply),
             Envelope::BatchesBelow(places, reply) => lookups::batches_below(self, places, reply),
+            Envelope::NotedExports(partitions, reply) => lookups::noted_exports(self, partitions, reply),
             Envelope::LocalEpochEnds(epochs, reply) => {
                 let absence = |partition| self.local_absence(partition);
                 let _ = reply.fill(lookups::local_epoch_ends(&self.partitions(), &epochs, absence));

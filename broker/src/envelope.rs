@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
     CountOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalError, LogEnded, LogEnds,
-    LogTruncated, MirrorAppend, MirrorAppended, MirrorGeneration, Suffix, TruncateOrder,
+    LogTruncated, MirrorAppend, MirrorAppended, MirrorGeneration, NotedExport, Suffix, TruncateOrder,
 };
 use tarn_record::validate::ClientBatch;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, Timestamp, TopicId, TopicIdPartition};
@@ -38,7 +38,9 @@ pub enum Envelope {
     Mirrored(Vec<MirrorAppend>, ReplySlot<Vec<MirrorAppended>>),
     /// Where logs begin and end.
     Ends(Vec<TopicIdPartition>, ReplySlot<Vec<Result<LogEnds, LocalError>>>),
-    /// The last batches of logs that begin below these offsets.
+    /// The newest batches of logs.
+    NewestBatches(Vec<TopicIdPartition>, ReplySlot<Vec<Result<Option<BatchHeader>, LocalError>>>),
+    /// The last batches of logs that begin below these offsets, read and found to be what was written.
     BatchesBelow(Vec<(TopicIdPartition, Offset)>, ReplySlot<Vec<Result<Option<BatchHeader>, LocalError>>>),
     /// Where epochs end in logs, for their mirrors.
     LocalEpochEnds(Vec<(TopicIdPartition, Epoch)>, ReplySlot<Vec<Result<EpochEnd, LocalError>>>),
@@ -54,6 +56,8 @@ pub enum Envelope {
     EndLogs(Vec<EndOrder>, ReplySlot<Vec<Result<LogEnded, LocalError>>>),
     /// Drop the ends of logs that their mirrors' sources have not.
     TruncateLogs(Vec<TruncateOrder>, ReplySlot<Vec<Result<LogTruncated, LocalError>>>),
+    /// What was cut off logs last.
+    NotedExports(Vec<TopicIdPartition>, ReplySlot<Vec<Result<Option<NotedExport>, LocalError>>>),
     /// What a coordinator knows of mirrored partitions.
     KnownStates(Vec<(TopicIdPartition, KnownState)>, ReplySlot<Vec<Result<(), LocalError>>>),
     /// A request to a coordinator whose partition this core owns.

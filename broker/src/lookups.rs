@@ -3,10 +3,11 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use tarn_log::{LogBatches, LogError, RecordCounts, TimestampSearch};
+use tarn_log::{ExportNote, LogBatches, LogError, RecordCounts, TimestampSearch};
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
-    CountOrder, Ending, GateOrder, KnownState, LastPosition, LocalError, LogEnds, MirrorGeneration, Suffix,
+    CountOrder, Ending, Export, GateOrder, KnownState, LastPosition, LocalError, LogEnds, MirrorGeneration,
+    NotedExport, Suffix,
 };
 use tarn_record::{BatchHeader, Epoch, Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
@@ -163,7 +164,26 @@ pub(crate) fn local_epoch_ends(
     asked.iter().map(answer).collect()
 }
 
-/// Looks up batches of logs by what comes after them.
+/// Looks up the newest batches of logs.
+pub(crate) fn newest_batches(
+    core: &Rc<Core>,
+    partitions: Vec<TopicIdPartition>,
+    reply: ReplySlot<Vec<Result<Option<BatchHeader>, LocalError>>>,
+) {
+    search(
+        core,
+        partitions,
+        |partition| *partition,
+        Lane::Short,
+        reply,
+        |replica, _| {
+            let search = replica.log().newest_batch();
+            move || search.run()
+        },
+    );
+}
+
+/// Looks up batches of logs by what comes after them, and reads them, to see that they are what was written.
 pub(crate) fn batches_below(
     core: &Rc<Core>,
     places: Vec<(TopicIdPartition, Offset)>,
@@ -172,8 +192,33 @@ pub(crate) fn batches_below(
     let place = |(partition, _): &(TopicIdPartition, Offset)| *partition;
     search(core, places, place, Lane::Short, reply, |replica, (_, below)| {
         let search = replica.log().batch_below(*below);
-        move || search.run()
+        move || search.run_checked()
     });
+}
+
+/// Looks up what was cut off logs last.
+pub(crate) fn noted_exports(
+    core: &Rc<Core>,
+    partitions: Vec<TopicIdPartition>,
+    reply: ReplySlot<Vec<Result<Option<NotedExport>, LocalError>>>,
+) {
+    let broker = core.node().broker_id();
+    let noted = move |note: ExportNote| {
+        let ExportNote { version, path, from, to, records, bytes } = note;
+        let path = path.to_string_lossy().as_ref().into();
+        NotedExport { version, export: Export { broker, path, from, to, records, bytes } }
+    };
+    search(
+        core,
+        partitions,
+        |partition| *partition,
+        Lane::Short,
+        reply,
+        move |replica, _| {
+            let question = replica.log().noted_export();
+            move || Ok(question.run()?.map(noted))
+        },
+    );
 }
 
 /// Counts what stands in logs. It is given up when the core closes.

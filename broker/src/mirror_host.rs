@@ -11,7 +11,8 @@ use tarn_image::MetadataImage;
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
     CountOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalCluster, LocalError, LogEnded,
-    LogEnds, LogTruncated, MirrorAppend, MirrorAppended, MirrorGeneration, Suffix, TruncateOrder,
+    LogEnds, LogTruncated, MirrorAppend, MirrorAppended, MirrorGeneration, NotedExport, Suffix,
+    TruncateOrder,
 };
 use tarn_mirror::manager::{CoreTask, MirrorCores};
 use tarn_record::{BatchHeader, BrokerId, Epoch, Offset, TopicIdPartition};
@@ -99,8 +100,8 @@ impl LocalCluster for MirrorHost {
         &self,
         partitions: Vec<TopicIdPartition>,
     ) -> Vec<Result<Option<BatchHeader>, LocalError>> {
-        const END: Offset = Offset(i64::MAX);
-        self.batches_below(partitions.into_iter().map(|partition| (partition, END)).collect()).await
+        let sent = scatter(&self.0, partitions.clone(), |one| *one, Envelope::NewestBatches).await;
+        answered(&partitions, sent).await
     }
 
     async fn batches_below(
@@ -130,6 +131,14 @@ impl LocalCluster for MirrorHost {
     ) -> Vec<Result<Option<Ending>, LocalError>> {
         let partitions: Vec<_> = positions.iter().map(|(partition, _)| *partition).collect();
         let sent = scatter(&self.0, positions, |(partition, _)| *partition, Envelope::Endings).await;
+        answered(&partitions, sent).await
+    }
+
+    async fn noted_exports(
+        &self,
+        partitions: Vec<TopicIdPartition>,
+    ) -> Vec<Result<Option<NotedExport>, LocalError>> {
+        let sent = scatter(&self.0, partitions.clone(), |one| *one, Envelope::NotedExports).await;
         answered(&partitions, sent).await
     }
 

@@ -128,7 +128,7 @@ impl Disk for WatchedDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
         let is_log = path.extension().is_some_and(|kind| kind == "log");
         let held = self.0.held.lock().expect("nobody panicked").clone();
-        if let Some(go_on) = held.filter(|_| how == Open::Create) {
+        if let Some(go_on) = held.filter(|go_on| how == Open::Create && !go_on.is_raised()) {
             go_on.raised_blocking();
         }
         Ok(Arc::new(WatchedFile { file: RealDisk.open(path, how)?, is_log, disk: self.clone() }))

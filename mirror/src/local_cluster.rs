@@ -238,6 +238,15 @@ pub struct Export {
     pub bytes: u64,
 }
 
+/// What was noted of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotedExport {
+    /// The version of the binding that the order to truncate the log followed from.
+    pub version: i64,
+    /// What was exported.
+    pub export: Export,
+}
+
 /// The order to count what stands in a log from an offset on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountOrder {
@@ -368,15 +377,16 @@ pub trait LocalCluster: Clone + 'static {
     /// Where logs led by this broker begin and end. One answer for each partition, in their order.
     async fn ends(&self, partitions: Vec<TopicIdPartition>) -> Vec<Result<LogEnds, LocalError>>;
 
-    /// The headers of the newest batches of logs led by this broker, `None` for a log without one. One
-    /// answer for each partition, in their order.
+    /// The headers of the newest batches of logs led by this broker, `None` for a log without one. The batches
+    /// themselves are not read. One answer for each partition, in their order.
     async fn newest_batches(
         &self,
         partitions: Vec<TopicIdPartition>,
     ) -> Vec<Result<Option<BatchHeader>, LocalError>>;
 
     /// The headers of the last batches that begin below these offsets, in logs led by this broker; `None` where
-    /// there is none. One answer for each, in their order.
+    /// there is none. The batches are read: one that is not what was written any more is an error. One answer for
+    /// each, in their order.
     async fn batches_below(
         &self,
         places: Vec<(TopicIdPartition, Offset)>,
@@ -396,10 +406,18 @@ pub trait LocalCluster: Clone + 'static {
     /// Counts what stands in logs. One answer for each order, in their order.
     async fn suffixes(&self, orders: Vec<CountOrder>) -> Vec<Result<Suffix, LocalError>>;
 
-    /// Copies the ends of logs into files, then drops them; each file is durable before a byte is dropped, and a
-    /// copy that fails drops nothing. An order that is repeated takes over the files of the attempt before. One answer for
-    /// each order, in their order.
+    /// Copies the ends of logs into files, notes where these are, then drops them; all that is durable before a byte is
+    /// dropped, and a copy that fails drops nothing. An order that is repeated takes over the files of the attempt
+    /// before. One answer for each order, in their order.
     async fn truncate_logs(&self, orders: Vec<TruncateOrder>) -> Vec<Result<LogTruncated, LocalError>>;
+
+    /// What was exported of logs led by this broker before they were truncated last, as it was noted then; `None` where
+    /// nothing was, or the log was not truncated after all. To be asked before anything is appended again. One answer
+    /// for each partition, in their order.
+    async fn noted_exports(
+        &self,
+        partitions: Vec<TopicIdPartition>,
+    ) -> Vec<Result<Option<NotedExport>, LocalError>>;
 
     /// Opens or closes gates. One answer for each, in their order, with the generation now in force; NotLeader
     /// also where the owning core does not know the binding's version yet.

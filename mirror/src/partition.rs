@@ -285,6 +285,7 @@ impl Partition {
         let takes_long = matches!(self.busy, Some(Want::Compare(_) | Want::Search(_) | Want::Truncate(_)));
         let gives_up = takes_long && self.bound.desired != DesiredState::Mirroring;
         if gives_up {
+            self.may_be_truncated();
             self.busy = None;
         }
         gives_up

@@ -91,7 +91,7 @@ reasons! {
     UnsupportedRecordFormat "UNSUPPORTED_RECORD_FORMAT" Terminal,
     /// The topic keeps records in tiered storage here.
     TieredStorage "TIERED_STORAGE" Terminal,
-    /// This node could not write to its disk.
+    /// This node could not write to its disk, or does not find there what was written.
     DestinationStorage "DESTINATION_STORAGE" Retried,
     /// Too few replicas are in sync here.
     DestinationUnderMinIsr "DESTINATION_UNDER_MIN_ISR" Retried,

@@ -74,6 +74,16 @@ impl TruncationPlan {
     }
 }
 
+/// What an operator is told of an export by who has only found what is noted of it.
+pub fn said_of_found(export: &Export) -> String {
+    let Export { broker, from, records, path, .. } = export;
+    let last = export.to.plus(-1);
+    format!(
+        "offsets {from} to {last} ({records} records) are not in the log any more and are exported to {path} on node \
+         {broker}"
+    )
+}
+
 /// True where all of the log is dropped and mirrored again.
 pub fn goes_whole(divergence: &Divergence) -> bool {
     divergence.common.is_none() || (divergence.compacted && !divergence.is_control_alone())

@@ -6,6 +6,8 @@ mod cluster;
 mod controller;
 #[path = "mirroring/cut_link.rs"]
 mod cut_link;
+#[path = "mirroring/damaged.rs"]
+mod damaged;
 #[path = "mirroring/discovery.rs"]
 mod discovery;
 #[path = "mirroring/diverged.rs"]
@@ -24,6 +26,8 @@ mod shown;
 mod source;
 #[path = "mirroring/stopping.rs"]
 mod stopping;
+#[path = "mirroring/untold.rs"]
+mod untold;
 
 use std::time::{Duration, Instant};
 

@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! * no record is dropped that the order does not have copied;
-//! * nothing is dropped before the copy is on the disk, or after anything was appended to the log, or of a log that
-//!   was closed and opened again meanwhile.
+//! * nothing is dropped before the copy is on the disk, and the note where it is, or after anything was appended to the
+//!   log, or of a log that was closed and opened again meanwhile.
 
 use std::ops::ControlFlow;
 
@@ -73,6 +73,8 @@ impl NotTruncated {
 #[must_use = "nothing is copied before it is run"]
 pub struct TruncationWork {
     of: LogIdentity,
+    /// The version of the order.
+    version: i64,
     /// What is dropped and must hold no record that the copy has not.
     dropped: LogBatches,
     export_from: Option<Offset>,
@@ -97,6 +99,7 @@ impl TruncationWork {
         };
         TruncationWork {
             of: log.identity(),
+            version: order.version,
             dropped: log.batches(dropped_from, log.end()),
             export_from: order.export_from,
             export: order.export_from.map(|from| log.export_job(from)),
@@ -104,18 +107,18 @@ impl TruncationWork {
         }
     }
 
-    /// Copies what is to be dropped into a new directory in `dir`, as long as `is_wanted`, and reads what the
-    /// cut needs.
+    /// Copies what is to be dropped into a new directory in `dir`, as long as `is_wanted`, notes beside the log where
+    /// that is, and reads what the cut needs.
     ///
     /// # Errors
-    /// Where it cannot be copied, or not all records are; there is no copy then.
+    /// Where it cannot be copied, or not all records are; there is no copy then. Or where it cannot be noted.
     pub fn run(
         self,
         dir: &ExportDir,
         now: Timestamp,
         is_wanted: impl Fn() -> bool,
     ) -> Result<ReadyToTruncate, NotTruncated> {
-        let TruncationWork { of, dropped, export_from, export, truncation } = self;
+        let TruncationWork { of, version, dropped, export_from, export, truncation } = self;
         check_exported(&dropped, export_from)?;
         // What can fail without a copy comes first.
         let truncation = truncation.map(TruncationSearch::run).transpose()?;
@@ -123,6 +126,12 @@ impl TruncationWork {
             Some(job) => job.run(dir, now, is_wanted).map_err(NotTruncated::Export)?,
             None => None,
         };
+        if let Some(exported) = &exported
+            && let Err(error) = exported.note(version)
+        {
+            // The copy stays; it is taken over by the next try.
+            return Err(NotTruncated::Storage(error));
+        }
         Ok(ReadyToTruncate { of, exported, truncation })
     }
 }

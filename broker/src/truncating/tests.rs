@@ -10,7 +10,7 @@ use tarn_image::DesiredState;
 use tarn_log::limits::EXPORT_RESERVE_BYTES;
 use tarn_log::{FlushPolicy, Log, LogConfig, LogDir, Opening};
 use tarn_mirror::alignment::EpochEnd;
-use tarn_mirror::local_cluster::{CountOrder, KnownState, LogEnds, Suffix};
+use tarn_mirror::local_cluster::{CountOrder, KnownState, LogEnds, NotedExport, Suffix};
 use tarn_mirror::state::MirrorState;
 use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, ValidBatch};
 use tarn_runtime::channel::{Flag, Reply, reply};
@@ -306,6 +306,63 @@ fn a_log_is_looked_up_from_behind() {
     });
 }
 
+#[test]
+fn what_was_exported_is_noted_beside_the_log_that_was_truncated_and_no_other() {
+    on_a_core(|mut world| async move {
+        let orders: Vec<TruncateOrder> = (0..3).map(|number| world.lead(number, &local())).collect();
+        let cut = world.cut(&orders[..1]).await.remove(0).expect("nothing is in the way");
+        // Of the second the copy is made and discarded.
+        let go_on = Flag::default();
+        world.disk.hold_until(go_on.clone());
+        let answer = world.order(&orders[1..2]);
+        while !world.exports().join("t-1").exists() {
+            yield_now().await;
+        }
+        let partition = orders[1].partition;
+        bind(
+            world.core.partitions().get_mut(partition).expect("it is led"),
+            &world.rules,
+            Some((DesiredState::Stopping, 99)),
+        );
+        go_on.raise();
+        assert!(answer.await.expect("it is answered").remove(0).is_err());
+        let noted = |export: &Export| NotedExport { version: orders[0].version, export: export.clone() };
+        let expected = [Ok(cut.export.as_ref().map(noted)), Ok(None), Ok(None)];
+        assert_eq!(world.noted(&orders).await, expected);
+        // The process dies here.
+        world.core.partitions().remove(orders[0].partition, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        let log = world.open(orders[0].partition.partition);
+        let note = log.noted_export().run().expect("it can be read").expect("it was truncated");
+        assert_eq!((note.version, note.from, note.to), (orders[0].version, Offset(1), Offset(5)));
+        assert_eq!(Some(note.path.display().to_string()), cut.export.map(|export| export.path.to_string()));
+    });
+}
+
+#[test]
+fn a_batch_that_is_not_what_was_written_is_no_answer_to_who_compares() {
+    on_a_core(|mut world| async move {
+        let partition = world.lead(0, &local()).partition;
+        let newest = async |world: &World| {
+            let (slot, found) = reply();
+            world.core.handle(Envelope::NewestBatches(vec![partition], slot));
+            found.await.expect("it is answered").remove(0)
+        };
+        let read = async |world: &World| {
+            let (slot, found) = reply();
+            world.core.handle(Envelope::BatchesBelow(vec![(partition, Offset(5))], slot));
+            found.await.expect("it is answered").remove(0)
+        };
+        assert_eq!(read(&world).await, newest(&world).await);
+        let file = world.dir.path().join("t-0").join(format!("{:020}.log", 0));
+        let mut bytes = world.bytes_of(0);
+        *bytes.last_mut().expect("it is filled") ^= 1;
+        fs::write(file, bytes).expect("there is room");
+        assert!(newest(&world).await.is_ok(), "its header is right");
+        let said = read(&world).await.expect_err("its bytes are not").to_string();
+        assert!(said.contains("is damaged at byte"), "{said}");
+    });
+}
+
 const SESSION: InterestId = InterestId(1);
 
 type Batches = Vec<Box<dyn Fn(Offset) -> ValidBatch>>;
@@ -339,6 +396,13 @@ impl World {
 
     async fn cut(&self, orders: &[TruncateOrder]) -> Vec<Result<LogTruncated, LocalError>> {
         self.order(orders).await.expect("it is answered")
+    }
+
+    async fn noted(&self, orders: &[TruncateOrder]) -> Vec<Result<Option<NotedExport>, LocalError>> {
+        let (slot, noted) = reply();
+        let partitions = orders.iter().map(|order| order.partition).collect();
+        self.core.handle(Envelope::NotedExports(partitions, slot));
+        noted.await.expect("it is answered")
     }
 
     fn exports(&self) -> PathBuf {

@@ -21,7 +21,7 @@ use crate::local_cluster::{LastPosition, LocalCluster};
 use crate::partition::Want;
 use crate::reasons::Reason;
 use crate::source::SourceError;
-use crate::source::batches::{self, BatchLimits, BatchQuestion, Unanswered};
+use crate::source::batches::{self, BatchAnswer, BatchLimits, BatchQuestion, Unanswered};
 use crate::source::metadata::SourceLeader;
 use crate::source::offsets::{self, Question};
 
@@ -66,7 +66,7 @@ pub(super) async fn look(site: &Site, cluster: &impl LocalCluster, items: &[Item
     match &site.endpoint {
         Some(endpoint) => {
             let agrees = compare_epochs(site, endpoint, cluster, asked, &mut open, &mut outcomes).await;
-            compare_batches(site, endpoint, agrees, &mut open, &mut outcomes).await;
+            compare_batches(site, endpoint, cluster, agrees, &mut open, &mut outcomes).await;
         }
         None => {
             let lost = |asked: Asked| (asked.index, Outcome::SourceLost(ErrorCode::BROKER_NOT_AVAILABLE));
@@ -184,6 +184,7 @@ async fn with_newest_batches(
 async fn compare_batches(
     site: &Site,
     endpoint: &Endpoint,
+    cluster: &impl LocalCluster,
     agrees: Vec<Agrees>,
     open: &mut Vec<Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
@@ -205,42 +206,94 @@ async fn compare_batches(
             return;
         }
     };
-    let mut other: Vec<(Agrees, InItsPlace)> = Vec::new();
+    let mut doubtful = Vec::new();
     for (agrees, answer) in agrees.into_iter().zip(answers) {
-        let same = answer.map(|theirs: BatchThere| compare_batch(&agrees.ours, &theirs));
-        let Agrees { asked, go_on, .. } = &agrees;
-        match same {
-            Ok(SameBatch::Replaced(why)) => {
+        match in_its_place(&agrees.ours, answer) {
+            Ok(None) => goes_on(&agrees, outcomes),
+            Ok(Some(other)) => doubtful.push((agrees, other)),
+            Err(code) => {
+                outcomes.insert(agrees.asked.index, refused_by_source(code));
+            }
+        }
+    }
+    let mut other = Vec::new();
+    for (agrees, there) in with_ours_intact(cluster, doubtful, outcomes).await {
+        match there {
+            InItsPlace::Cleaned => goes_on(&agrees, outcomes),
+            InItsPlace::Replaced(why) => {
                 let Agrees { asked, source, .. } = agrees;
                 open.push(Open { asked, source, why });
             }
-            Ok(SameBatch::Another(why)) => other.push((agrees, InItsPlace::Another(why))),
-            Err(Unanswered::Empty) => other.push((agrees, InItsPlace::Nothing)),
-            Ok(SameBatch::Same | SameBatch::Cleaned) => {
-                outcomes
-                    .insert(asked.index, Outcome::Compared(asked.leader, Box::new(Alignment::GoOn(*go_on))));
-            }
-            Err(Unanswered::Refused(code)) => {
-                outcomes.insert(asked.index, refused_by_source(code));
-            }
+            InItsPlace::Another(why) => other.push((agrees, Some(why))),
+            InItsPlace::Nothing => other.push((agrees, None)),
         }
     }
     look_at_others(site, endpoint, other, open, outcomes).await;
 }
 
-/// What the source sends where the newest batch here is.
+fn goes_on(agrees: &Agrees, outcomes: &mut BTreeMap<usize, Outcome>) {
+    let Agrees { asked, go_on, .. } = agrees;
+    outcomes.insert(asked.index, Outcome::Compared(asked.leader, Box::new(Alignment::GoOn(*go_on))));
+}
+
+/// What the source sends where the newest batch here is, and is not the same.
 enum InItsPlace {
+    /// The same, as far as a cleaner has left it.
+    Cleaned,
+    /// Another batch of another history, and which.
+    Replaced(String),
     /// Another batch, and which.
     Another(String),
     /// Nothing.
     Nothing,
 }
 
+/// What the source has there; `None` where it is the same batch.
+fn in_its_place(ours: &BatchHeader, answer: BatchAnswer) -> Result<Option<InItsPlace>, ErrorCode> {
+    match answer.map(|theirs: BatchThere| compare_batch(ours, &theirs)) {
+        Ok(SameBatch::Same) => Ok(None),
+        Ok(SameBatch::Cleaned) => Ok(Some(InItsPlace::Cleaned)),
+        Ok(SameBatch::Replaced(why)) => Ok(Some(InItsPlace::Replaced(why))),
+        Ok(SameBatch::Another(why)) => Ok(Some(InItsPlace::Another(why))),
+        Err(Unanswered::Empty) => Ok(Some(InItsPlace::Nothing)),
+        Err(Unanswered::Refused(code)) => Err(code),
+    }
+}
+
+/// Those of which the newest batch here is what was written. A source is not to blame for what this node's disk has
+/// made of one.
+async fn with_ours_intact(
+    cluster: &impl LocalCluster,
+    doubtful: Vec<(Agrees, InItsPlace)>,
+    outcomes: &mut BTreeMap<usize, Outcome>,
+) -> Vec<(Agrees, InItsPlace)> {
+    if doubtful.is_empty() {
+        return doubtful;
+    }
+    let end = |agrees: &Agrees| (agrees.asked.partition, agrees.asked.question.ours.log_end);
+    let newest = cluster.batches_below(doubtful.iter().map(|(agrees, _)| end(agrees)).collect()).await;
+    let mut intact = Vec::new();
+    for ((agrees, there), newest) in doubtful.into_iter().zip(newest) {
+        match newest {
+            Ok(Some(ours)) if ours == agrees.ours => intact.push((agrees, there)),
+            Ok(_) => {
+                let why = "the log here is not what it was when it was compared; it is compared again";
+                outcomes
+                    .insert(agrees.asked.index, Outcome::Failed(Reason::ComparingHistories, why.to_owned()));
+            }
+            Err(error) => {
+                outcomes.insert(agrees.asked.index, Outcome::refused_here(&error));
+            }
+        }
+    }
+    intact
+}
+
 /// Another batch is another history, unless a cleaner may have removed ours; and nothing is none, unless it may.
 async fn look_at_others(
     site: &Site,
     endpoint: &Endpoint,
-    other: Vec<(Agrees, InItsPlace)>,
+    other: Vec<(Agrees, Option<String>)>,
     open: &mut Vec<Open>,
     outcomes: &mut BTreeMap<usize, Outcome>,
 ) {
@@ -249,16 +302,16 @@ async fn look_at_others(
         let is_compacted = compacted_there || asked.question.ours.compacted;
         let outcome = match (is_compacted, there) {
             (true, _) => Outcome::Compared(asked.leader, Box::new(Alignment::GoOn(go_on))),
-            (false, InItsPlace::Another(why)) => {
+            (false, Some(why)) => {
                 open.push(Open { asked, source, why });
                 continue;
             }
             // That is waited for in work of its own.
-            (false, InItsPlace::Nothing) if matches!(site.work, Work::Compare(_)) => {
+            (false, None) if matches!(site.work, Work::Compare(_)) => {
                 open.push(Open { asked, source, why: not_sent(&ours) });
                 continue;
             }
-            (false, InItsPlace::Nothing) => sends_nothing(&ours),
+            (false, None) => sends_nothing(&ours),
         };
         outcomes.insert(asked.index, outcome);
     }

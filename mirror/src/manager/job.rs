@@ -15,7 +15,7 @@ use crate::divergence::Alignment;
 use crate::fetch::budget::FetchBudget;
 use crate::known::SourceKnown;
 use crate::local_cluster::{
-    Export, LastPosition, LocalError, LogEnded, LogEnds, LogTruncated, MirrorGeneration,
+    Export, LastPosition, LocalError, LogEnded, LogEnds, LogTruncated, MirrorGeneration, NotedExport,
 };
 use crate::partition::{Bound, Persisted, Want};
 use crate::reasons::Reason;
@@ -136,8 +136,8 @@ pub(super) struct Item {
 /// What became of it.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// What the coordinator has.
-    Read(Persisted),
+    /// What the coordinator has, and what is noted beside the log of an export.
+    Read(Persisted, Option<Box<NotedExport>>),
     /// The coordinator has written the state as this number, for this version of the binding.
     Written { state: MirrorState, state_epoch: i32, version: i64 },
     /// The same for STOPPING, with this position and what was known of the source.

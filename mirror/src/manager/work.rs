@@ -81,15 +81,39 @@ async fn read_states(mirror: &str, cluster: &impl LocalCluster, items: &[Item]) 
     for topic in response.topics {
         for answer in topic.partitions {
             let partition = place(topic.topic_id, answer.partition_index);
-            let outcome = read_state(&answer);
-            if let Outcome::Read(persisted) = &outcome {
-                known.push((partition, known_state(persisted)));
-            }
+            let outcome = match read_state(&answer) {
+                Ok(persisted) => {
+                    known.push((partition, known_state(&persisted)));
+                    Outcome::Read(persisted, None)
+                }
+                Err(why) => Outcome::Failed(Reason::CoordinatorUnavailable, why),
+            };
             answers.insert(partition, outcome);
         }
     }
     cluster.set_states(known).await;
+    look_up_exports(cluster, &mut answers).await;
     in_order(items, answers, Reason::CoordinatorUnavailable)
+}
+
+/// Looks up what was exported of logs that may have been truncated under the state that was read: whoever ordered it
+/// may have died since, or not have waited.
+async fn look_up_exports(cluster: &impl LocalCluster, answers: &mut Answers<Outcome>) {
+    let may_be = |outcome: &Outcome| match outcome {
+        Outcome::Read(persisted, _) => persisted.state.is_some_and(|state| state != MirrorState::Stopped),
+        _ => false,
+    };
+    let asked: Vec<_> = answers.iter().filter(|(_, outcome)| may_be(outcome)).map(|(one, _)| *one).collect();
+    if asked.is_empty() {
+        return;
+    }
+    for (partition, noted) in asked.iter().zip(cluster.noted_exports(asked.clone()).await) {
+        match (answers.get_mut(partition), noted) {
+            (Some(Outcome::Read(_, found)), Ok(noted)) => *found = noted.map(Box::new),
+            (Some(outcome), Err(error)) => *outcome = Outcome::refused_here(&error),
+            _ => {}
+        }
+    }
 }
 
 fn known_state(persisted: &Persisted) -> KnownState {
@@ -97,21 +121,16 @@ fn known_state(persisted: &Persisted) -> KnownState {
     persisted.state.map_or(KnownState::None, |state| KnownState::Known { state, version })
 }
 
-fn read_state(answer: &MirrorStatePartitionResult) -> Outcome {
+fn read_state(answer: &MirrorStatePartitionResult) -> Result<Persisted, String> {
     if let Some(why) = refusal(answer.error_code, &answer.error_message) {
-        return Outcome::Failed(Reason::CoordinatorUnavailable, why);
+        return Err(why);
     }
     let state = |byte| match byte {
         -1 => Ok(None),
-        byte => MirrorState::from_byte(byte).map(Some),
+        byte => MirrorState::from_byte(byte).map(Some).map_err(|error| error.to_string()),
     };
-    let (state, previous) = match (state(answer.state), state(answer.previous_state)) {
-        (Ok(state), Ok(previous)) => (state, previous),
-        (Err(error), _) | (_, Err(error)) => {
-            return Outcome::Failed(Reason::CoordinatorUnavailable, error.to_string());
-        }
-    };
-    Outcome::Read(Persisted {
+    let (state, previous) = (state(answer.state)?, state(answer.previous_state)?);
+    Ok(Persisted {
         state,
         state_epoch: answer.state_epoch,
         version: answer.state_version,

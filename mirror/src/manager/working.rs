@@ -129,7 +129,12 @@ impl Mirror {
         let Some(Member { partition, .. }) = self.partitions.get_mut(&at) else { return };
         partition.end();
         match outcome {
-            Outcome::Read(persisted) => partition.state_read(persisted),
+            Outcome::Read(persisted, noted) => {
+                partition.state_read(persisted);
+                if let Some(noted) = noted {
+                    partition.export_found(&noted);
+                }
+            }
             Outcome::Written { state, state_epoch, version } => {
                 partition.state_written(state, state_epoch, version);
             }

@@ -3,26 +3,27 @@
 //!
 //! Invariants:
 //! * a log is cut only behind a closed gate, and compared again before anything else, once the cut is on the disk;
-//! * a log that was cut gets a newer leader epoch before anything is appended to it;
+//! * a log that was cut, or may have been, gets a newer leader epoch before anything is appended to it;
 //! * the operator's consent ends with the cut, and with the alignment of its version even where that cut nothing, in
 //!   this life or another. Where the process dies in between, the alignment is begun again with it;
 //! * a log that parts again and again is left to an operator;
-//! * what was exported is shown and written down with MIRRORING, and named by the report, whatever comes after it.
+//! * what was exported is shown and written down with MIRRORING, and named by the report, whatever comes after it, be
+//!   it another verb or the end of the process.
 
 use std::sync::Arc;
 
 use tarn_image::mirrors::Truncation;
 use tarn_record::Epoch;
 
-use super::{Aligned, Partition, Persisted};
-use crate::alignment::GoOn;
+use super::{Aligned, Partition, Persisted, Want};
+use crate::alignment::{Content, GoOn};
 use crate::consent::Allowed;
 use crate::divergence::Alignment;
 use crate::limits;
-use crate::local_cluster::{Export, LogTruncated};
+use crate::local_cluster::{Export, LogTruncated, NotedExport};
 use crate::reasons::Reason;
 use crate::state::MirrorState;
-use crate::truncation::{Ground, TruncationPlan};
+use crate::truncation::{Ground, TruncationPlan, said_of_found};
 
 /// What is known of how the log here and the source's compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,8 +130,7 @@ impl Partition {
             self.truncations.in_a_row = self.truncations.in_a_row.saturating_add(1);
             self.truncations.consent_is_used |= plan.ground == Ground::Consent;
         }
-        // Consumers look whether the log still is the one they read where they see a newer epoch (KIP-320).
-        self.fell_behind(Epoch(self.bound.leader_epoch.0.saturating_add(1)));
+        self.is_read_anew();
         self.truncations.is_unflushed = done.unflushed.is_some();
         if !self.truncations.is_unflushed {
             // The disk has taken all that there was to keep; perhaps there is nothing to append that would show it.
@@ -159,6 +159,38 @@ impl Partition {
     /// What was exported last, where no report names it yet.
     pub fn unreported(&self) -> Option<&Export> {
         self.truncations.unreported.as_ref()
+    }
+
+    /// Where the step that is given up is a truncation, nobody will say whether it was made. What was exported is looked
+    /// up once the gate is closed, and whoever reads the log is made to look whether it still is the one they read.
+    pub(super) fn may_be_truncated(&mut self) {
+        if let Some(Want::Truncate(_)) = self.busy {
+            self.state_unknown();
+            self.is_read_anew();
+        }
+    }
+
+    /// What was exported before the log was truncated, as it is noted beside it. It is news where nothing was written
+    /// since that names it: whoever ordered it has died, or has not waited.
+    pub fn export_found(&mut self, noted: &NotedExport) {
+        let NotedExport { version, export } = noted;
+        let Some(persisted) = &self.persisted else { return };
+        let is_named = persisted.message.as_ref().is_some_and(|said| said.contains(&*export.path));
+        if persisted.state.is_none() || *version < persisted.version || is_named {
+            return;
+        }
+        let reason = match self.content() {
+            Content::Mirrored => Reason::SourceTruncated,
+            Content::Local => Reason::LocalRecords,
+        };
+        self.truncations.notice = Some((reason, said_of_found(export).into()));
+        self.truncations.unreported = Some(export.clone());
+        self.is_read_anew();
+    }
+
+    /// Consumers look whether the log still is the one they read where they see a newer epoch (KIP-320).
+    fn is_read_anew(&mut self) {
+        self.fell_behind(Epoch(self.bound.leader_epoch.0.saturating_add(1)));
     }
 
     /// The owning core does not cut the log as it is: it is compared again.

@@ -75,6 +75,8 @@ pub(crate) struct State {
     pub(crate) count_orders: Vec<CountOrder>,
     /// The logs of this topic cannot be read.
     pub(crate) cannot_read: Option<TopicId>,
+    /// Owning cores truncate logs and never say so.
+    pub(crate) truncates_in_silence: bool,
     /// Owning cores cut no log.
     pub(crate) truncates_nothing: bool,
     /// Replicas of this cluster lack the last record of every log.
@@ -240,6 +242,8 @@ impl Cluster {
                     last_mirror_epoch: known.position.map_or(-1, |position| position.epoch.0),
                     last_mirror_offset: known.position.map_or(-1, |position| position.offset.0),
                     previous_state: known.previous_state.map_or(-1, MirrorState::to_byte),
+                    error_message: known.error_message.clone(),
+                    reason_code: known.reason_code.clone(),
                     ..Default::default()
                 }
             };
@@ -410,7 +414,7 @@ impl LocalCluster for Cluster {
         partitions: Vec<TopicIdPartition>,
     ) -> Vec<Result<Option<BatchHeader>, LocalError>> {
         let state = self.state();
-        let newest = |partition| Some(*state.logs.get(partition)?.batches.last()?.header());
+        let newest = |partition| state.logs.get(partition)?.newest();
         partitions.iter().map(|partition| Ok(newest(partition))).collect()
     }
 
@@ -418,9 +422,22 @@ impl LocalCluster for Cluster {
         &self,
         places: Vec<(TopicIdPartition, Offset)>,
     ) -> Vec<Result<Option<BatchHeader>, LocalError>> {
+        self.count("batches");
         let state = self.state();
-        let below = |(partition, offset)| Ok(state.logs.get(&partition).and_then(|log| log.below(offset)));
+        let below = |(partition, offset)| match state.logs.get(&partition).map(|log| log.below(offset)) {
+            None => Ok(None),
+            Some(found) => found.map_err(|reason| LocalError::Storage { partition, reason }),
+        };
         places.into_iter().map(below).collect()
+    }
+
+    async fn noted_exports(
+        &self,
+        partitions: Vec<TopicIdPartition>,
+    ) -> Vec<Result<Option<NotedExport>, LocalError>> {
+        self.count("noted");
+        let state = self.state();
+        partitions.iter().map(|one| Ok(state.logs.get(one).and_then(|log| log.noted_export()))).collect()
     }
 
     async fn epoch_ends(&self, epochs: Vec<(TopicIdPartition, Epoch)>) -> Vec<Result<EpochEnd, LocalError>> {
@@ -476,7 +493,11 @@ impl LocalCluster for Cluster {
             state.truncations.push((order, dropped));
             Ok(LogTruncated { unflushed, ..done })
         };
-        orders.into_iter().map(cut).collect()
+        let answers = orders.into_iter().map(cut).collect();
+        if self.state().truncates_in_silence {
+            return std::future::pending().await;
+        }
+        answers
     }
 
     async fn set_gates(&self, gates: Vec<GateOrder>) -> Vec<Result<MirrorGeneration, LocalError>> {

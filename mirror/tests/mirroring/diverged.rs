@@ -362,7 +362,7 @@ fn a_compacted_topic_is_mirrored_again_from_the_beginning() {
 }
 
 /// A mirror of one partition that has all of its source.
-fn mirrored() -> (Source, Serving, Cluster, Mirroring) {
+pub(crate) fn mirrored() -> (Source, Serving, Cluster, Mirroring) {
     let source = Source::new("source");
     source.topic("orders", 1, 3);
     produce(&source, "orders", 0, 6);
@@ -375,7 +375,7 @@ fn mirrored() -> (Source, Serving, Cluster, Mirroring) {
 }
 
 /// The source loses so many batches to an unclean election, and gets others. The offsets that are lost.
-fn elect_uncleanly(source: &Source, batches: usize) -> (i64, i64) {
+pub(crate) fn elect_uncleanly(source: &Source, batches: usize) -> (i64, i64) {
     source.log("orders", 0, |log| {
         let end = log.end();
         let kept = log.batches.len() - batches;
@@ -412,11 +412,11 @@ fn write(cluster: &Cluster, records: usize) {
     cluster.state().logs.get_mut(&partition).expect("it is there").write(records, epoch);
 }
 
-fn partition(cluster: &Cluster) -> TopicIdPartition {
+pub(crate) fn partition(cluster: &Cluster) -> TopicIdPartition {
     cluster.partition("orders", 0).expect("it is bound")
 }
 
-fn end(cluster: &Cluster) -> i64 {
+pub(crate) fn end(cluster: &Cluster) -> i64 {
     let partition = partition(cluster);
     cluster.state().logs[&partition].end()
 }
@@ -437,12 +437,12 @@ fn exported(cluster: &Cluster) -> Vec<(i64, i64)> {
     ends.collect()
 }
 
-fn failed(cluster: &Cluster, mirror: &Mirroring) -> Standing {
+pub(crate) fn failed(cluster: &Cluster, mirror: &Mirroring) -> Standing {
     let is_failed = |now: &Standing| now.state == MirrorState::Failed && now.retry_attempt == -1;
     eventually_some(|| mirror.standing(cluster, "orders", 0).filter(is_failed))
 }
 
-fn mirrors(cluster: &Cluster, mirror: &Mirroring) -> Standing {
+pub(crate) fn mirrors(cluster: &Cluster, mirror: &Mirroring) -> Standing {
     let is_well = |now: &Standing| now.state == MirrorState::Mirroring && now.retry_attempt == 0;
     eventually_some(|| mirror.standing(cluster, "orders", 0).filter(is_well))
 }

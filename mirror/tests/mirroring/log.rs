@@ -23,6 +23,10 @@ pub(crate) struct Log {
     pub(crate) reset_of: Option<Arc<str>>,
     /// How many were written.
     pub(crate) resets: usize,
+    /// The newest batch has another checksum than was written.
+    pub(crate) is_damaged: bool,
+    /// What is noted beside it of an export.
+    pub(crate) noted: Option<NotedExport>,
 }
 
 impl Log {
@@ -58,8 +62,24 @@ impl Log {
         EpochEnd { epoch, end: Offset(epochs.get(after).map_or(self.end(), |(_, start)| *start)) }
     }
 
-    pub(crate) fn below(&self, offset: Offset) -> Option<BatchHeader> {
-        self.batches.iter().map(|batch| *batch.header()).rfind(|batch| batch.base_offset < offset)
+    /// The header of the newest batch, as it stands there.
+    pub(crate) fn newest(&self) -> Option<BatchHeader> {
+        let newest = *self.batches.last()?.header();
+        Some(BatchHeader { crc: newest.crc ^ u32::from(self.is_damaged), ..newest })
+    }
+
+    /// The header of a batch that was read and found to be what was written; an error where it is not.
+    pub(crate) fn below(&self, offset: Offset) -> Result<Option<BatchHeader>, String> {
+        let found =
+            self.batches.iter().map(|batch| *batch.header()).rfind(|batch| batch.base_offset < offset);
+        let is_newest = found.is_some() && found == self.batches.last().map(|batch| *batch.header());
+        if self.is_damaged && is_newest { Err("it is damaged at byte 7".into()) } else { Ok(found) }
+    }
+
+    /// What was exported before it was truncated.
+    pub(crate) fn noted_export(&self) -> Option<NotedExport> {
+        let is_truncated = |export: &Export| self.end() != export.to.0 || self.start > export.from.0;
+        self.noted.clone().filter(|noted| is_truncated(&noted.export))
     }
 
     pub(crate) fn suffix(&self, from: Offset, records_max: u64) -> Suffix {
@@ -107,6 +127,8 @@ impl Log {
             records: self.suffix(from, u64::MAX).records,
             bytes: 1,
         });
+        let version = order.version;
+        self.noted = export.clone().map(|export| NotedExport { version, export });
         let kept = self.batches.partition_point(|batch| batch.header().next_offset() <= from);
         let mut dropped = self.batches.split_off(kept);
         dropped.retain(|batch| order.export_from.is_some_and(|from| batch.header().next_offset() > from));

@@ -57,6 +57,18 @@ pub enum LogError {
         #[source]
         fault: BatchError,
     },
+    /// A batch with another leader epoch than the log has at its offset: the checksum does not cover it.
+    #[error("{path}: the batch at offset {offset} has leader epoch {stored}, and the log has {known} there")]
+    WrongEpoch {
+        /// The segment's file.
+        path: PathBuf,
+        /// Its first offset.
+        offset: Offset,
+        /// The epoch that it has.
+        stored: Epoch,
+        /// The epoch that the log has there.
+        known: Epoch,
+    },
     /// A batch whose records cannot be read, though its checksum is right.
     #[error("{path}: the batch at byte {position} cannot be read: {cause}")]
     Unreadable {

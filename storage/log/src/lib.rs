@@ -31,9 +31,9 @@ pub use disk::{Disk, DiskFile, FileSystem, Reach, RealDisk};
 pub use epochs::{EpochEnd, EpochError, EpochHistory, EpochStart};
 pub use error::{AppendError, LogError, ReadError};
 pub use log::{
-    Appended, BatchBelowSearch, ExportDir, ExportJob, Exported, FlushJob, Flushed, FoundTimestamp,
-    FoundTruncation, Log, LogBatches, LogIdentity, RecordCounts, TimestampSearch, Together, Truncated,
-    TruncationSearch, flush_together,
+    Appended, BatchBelowSearch, ExportDir, ExportJob, ExportNote, Exported, FlushJob, Flushed,
+    FoundTimestamp, FoundTruncation, Log, LogBatches, LogIdentity, NotedExport, RecordCounts,
+    TimestampSearch, Together, Truncated, TruncationSearch, flush_together,
 };
 pub use log_dir::{FoundPartition, LogDir, LogDirError, PartitionOffsets};
 pub use read_plan::{FileSlice, FirstBatch, ReadPlan};

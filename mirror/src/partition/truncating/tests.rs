@@ -258,6 +258,47 @@ fn what_was_exported_is_reported_with_the_next_state_whatever_comes_between() {
     assert_eq!(partition.unreported(), None);
 }
 
+#[test]
+fn what_was_exported_before_is_news_where_nothing_that_was_written_since_names_it() {
+    let noted = |version| NotedExport { version, export: truncated().export.expect("it was exported") };
+    let found = |persisted: Persisted, version| {
+        let mut partition = partition();
+        partition.gate_closed();
+        partition.state_read(persisted);
+        partition.export_found(&noted(version));
+        partition.unreported().is_some().then(|| partition.notice().map(|(reason, _)| reason))
+    };
+    let at = |state, version| Persisted { version, ..persisted(state) };
+    let (local, lost) = (Some(Some(Reason::LocalRecords)), Some(Some(Reason::SourceTruncated)));
+    assert_eq!(found(at(MirrorState::LogAlignment, 2), 2), local);
+    assert_eq!(found(at(MirrorState::Mirroring, 1), 2), lost, "it was recovered, and that wrote no state");
+    assert_eq!(found(at(MirrorState::Mirroring, 3), 2), None, "a later state has named it");
+    let named = format!("5 records are exported to {} on node 1", noted(2).export.path);
+    let named = Persisted { message: Some(named.as_str().into()), ..at(MirrorState::Mirroring, 2) };
+    assert_eq!(found(named, 2), None, "so has this one");
+    assert_eq!(found(Persisted::default(), 2), None, "it is of another mirror");
+}
+
+#[test]
+fn a_truncation_that_is_given_up_may_have_been_made() {
+    let mut partition = recovered(Truncation::Allowed);
+    partition.compared(&diverged(), None);
+    let plan = partition.want(0);
+    assert!(matches!(plan, Want::Truncate(_)), "{plan:?}");
+    partition.begin(plan);
+    let led_in = partition.bound().leader_epoch;
+    let stop = Bound { desired: DesiredState::Stopping, version: 3, ..partition.bound() };
+    partition.rebound(Bound { truncation: Truncation::Refused, ..stop });
+    assert!(partition.gives_up_step());
+    partition.gate_closed();
+    assert_eq!(partition.want(0), Want::ReadState, "and what is noted of an export with it");
+    partition.state_read(Persisted { version: 1, ..persisted(MirrorState::Failed) });
+    partition.flushed(&ends());
+    partition.stopping_written(partition.position().expect("it is flushed"), None, 6, 3);
+    let Want::RaiseEpoch(above) = partition.want(0) else { panic!("{:?}", partition.want(0)) };
+    assert!(above >= led_in, "who reads it is made to look");
+}
+
 /// A partition that had failed and is recovered by version 2, with its gate closed, about to be compared.
 fn recovered(truncation: Truncation) -> Partition {
     let mut partition = fetched();

@@ -52,7 +52,8 @@ impl LogBatches {
     /// Goes through them in order, until `visit` breaks.
     ///
     /// # Errors
-    /// Where a segment cannot be read, also when its offsets were removed meanwhile; or is damaged.
+    /// Where a segment cannot be read, also when its offsets were removed meanwhile; or is damaged, as far as headers
+    /// tell, and control batches.
     pub fn visit(
         &self,
         mut visit: impl FnMut(&BatchHeader, Option<&ControlRecord>) -> ControlFlow<()>,
@@ -66,7 +67,8 @@ impl LogBatches {
                     Step::Batch(found) if found.header.base_offset >= self.upper => return Ok(()),
                     Step::Batch(found) => {
                         let control =
-                            scan.read_control(&found).map_err(|cause| view.failed("read", cause))?;
+                            scan.check_control(&found).map_err(|cause| view.failed("read", cause))?;
+                        let control = control.map_err(|fault| view.damaged(found.position, fault))?;
                         if visit(&found.header, control.as_ref()).is_break() {
                             return Ok(());
                         }

@@ -122,12 +122,17 @@ impl ExportJob {
 }
 
 impl Exported {
-    /// Removes the copy: nothing was cut. One that was there before stays.
+    /// Removes the copy, and what was noted of it: nothing was cut. One that was there before stays.
     ///
     /// # Errors
     /// Where the disk refused.
     pub fn discard(self) -> Result<(), LogError> {
+        self.forget()?;
         if self.was_there { Ok(()) } else { remove(self.home.disk.as_ref(), &self.path) }
+    }
+
+    pub(super) fn home(&self) -> &Home {
+        &self.home
     }
 }
 

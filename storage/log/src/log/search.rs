@@ -3,9 +3,10 @@
 //! A search may have to read and decompress a batch that is on the disk only, so it leaves the log's core:
 //! it takes a copy of what the log knows and runs on any thread.
 
-use tarn_record::{BatchHeader, Epoch, Offset, Timestamp};
+use tarn_record::{BatchError, BatchHeader, Epoch, Offset, Timestamp};
 
 use super::Log;
+use crate::epochs::EpochHistory;
 use crate::error::LogError;
 use crate::limits::SEARCHED_BATCH_BYTES_MAX;
 use crate::segment::{Found, NARROW, Scan, SegmentView};
@@ -30,10 +31,13 @@ enum Wanted {
 #[derive(Debug)]
 #[must_use = "a search finds nothing until it is run"]
 pub struct BatchBelowSearch {
-    /// Those that may have it, the later first.
-    segments: Vec<SegmentView>,
+    /// Those that may have it, the later first, and where each ends.
+    segments: Vec<(SegmentView, Offset)>,
     start: Offset,
     below: Offset,
+    /// Where the batch ends, where it is the newest.
+    ends_at: Option<Offset>,
+    epochs: EpochHistory,
 }
 
 /// A record found by its timestamp.
@@ -69,9 +73,17 @@ impl Log {
         let below = offset.min(self.end);
         let upto = self.segments.partition_point(|segment| segment.base() < below);
         // The last of them may begin with a gap that `below` is in; the one before it ends with a batch.
-        let filled = self.segments[..upto].iter().rev().filter(|segment| segment.size() > 0).take(2);
-        let segments = filled.map(|segment| segment.view().clone()).collect();
-        BatchBelowSearch { segments, start: self.start, below }
+        let last_batch_end = self.last_batch_end();
+        let end_of = |next: usize| {
+            self.segments.get(next).map_or(last_batch_end, |next| next.base().min(last_batch_end))
+        };
+        let ended = self.segments[..upto].iter().enumerate().rev();
+        let filled = ended.filter(|(_, segment)| segment.size() > 0).take(2);
+        let segments: Vec<_> =
+            filled.map(|(index, segment)| (segment.view().clone(), end_of(index + 1))).collect();
+        let is_newest = below >= last_batch_end && !segments.is_empty();
+        let ends_at = is_newest.then_some(last_batch_end);
+        BatchBelowSearch { segments, start: self.start, below, ends_at, epochs: self.epochs.clone() }
     }
 
     fn search(&self, wanted: Wanted, upper: Offset) -> TimestampSearch {
@@ -85,13 +97,43 @@ impl BatchBelowSearch {
     /// Its header; `None` where there is no such batch.
     ///
     /// # Errors
-    /// Where a segment cannot be read: also when its offsets were removed meanwhile.
+    /// Where a segment cannot be read: also when its offsets were removed meanwhile; or where what is looked at on the
+    /// way cannot be what was written.
     pub fn run(self) -> Result<Option<BatchHeader>, LogError> {
-        for segment in &self.segments {
-            if let Some(found) = segment.locate_below(self.below)? {
-                let is_in_log = found.header.last_offset() >= self.start;
-                return Ok(is_in_log.then_some(found.header));
+        Ok(self.find()?.map(|(_, found)| found.header))
+    }
+
+    /// The same, and the batch is read and is what was written, so that whoever finds another one elsewhere is not
+    /// misled by damage here.
+    ///
+    /// # Errors
+    /// As for [`BatchBelowSearch::run`]; and where its checksum or its leader epoch, which that does not cover, is not
+    /// right.
+    pub fn run_checked(self) -> Result<Option<BatchHeader>, LogError> {
+        let Some((segment, found)) = self.find()? else { return Ok(None) };
+        let file = segment.open()?;
+        let mut scan = Scan::new(file.as_ref(), found.position, u64::from(segment.size), NARROW);
+        let checked = scan.check(&found).map_err(|cause| segment.failed("read", cause))?;
+        checked.map_err(|fault| segment.damaged(found.position, fault))?;
+        let BatchHeader { base_offset: offset, leader_epoch: stored, .. } = found.header;
+        match self.epochs.at(offset) {
+            Some(known) if known != stored => {
+                Err(LogError::WrongEpoch { path: segment.file.path(), offset, stored, known })
             }
+            _ => Ok(Some(found.header)),
+        }
+    }
+
+    fn find(&self) -> Result<Option<(&SegmentView, Found)>, LogError> {
+        for (segment, upper) in &self.segments {
+            let Some(found) = segment.locate_below(self.below, *upper)? else { continue };
+            let BatchHeader { base_offset: offset, last_offset_delta, .. } = found.header;
+            if self.ends_at.is_some_and(|end| found.header.next_offset() != end) {
+                let fault = BatchError::BadOffsets { offset, last_offset_delta };
+                return Err(segment.damaged(found.position, fault));
+            }
+            let is_in_log = found.header.last_offset() >= self.start;
+            return Ok(is_in_log.then_some((segment, found)));
         }
         Ok(None)
     }

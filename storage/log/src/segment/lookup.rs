@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tarn_record::{BatchError, Offset, Timestamp};
+use tarn_record::{BatchError, BatchHeader, Offset, Timestamp};
 
 use super::index::Index;
 use super::offset_index::OffsetEntry;
@@ -21,7 +21,7 @@ use crate::home::Home;
 /// The good part of a segment's file and its indexes.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentView {
-    pub(super) file: Arc<SegmentFile>,
+    pub(crate) file: Arc<SegmentFile>,
     pub(crate) size: u32,
     pub(super) offsets: Index<OffsetEntry>,
     pub(super) times: Index<TimeEntry>,
@@ -42,20 +42,37 @@ impl SegmentView {
         self.first_where(self.hint(offset)?, |found| found.header.last_offset() >= offset)
     }
 
-    /// The last batch that begins below `offset`.
-    pub(crate) fn locate_below(&self, offset: Offset) -> Result<Option<Found>, LogError> {
+    /// The last batch that begins below `offset`. Batches up to the second after it that are not in order, or not all
+    /// below `upper`, where the segment ends, are damaged: which of them is the wrong one cannot be told.
+    pub(crate) fn locate_below(&self, offset: Offset, upper: Offset) -> Result<Option<Found>, LogError> {
         if self.size == 0 {
             return Ok(None);
         }
         let file = self.open()?;
         let (mut scan, mut step) = self.scan_from(file.as_ref(), self.hint(offset.plus(-1))?)?;
-        let mut last = None;
+        let (mut last, mut expected, mut is_passed) = (None, self.base(), false);
         loop {
-            match step {
-                Step::Batch(found) if found.header.base_offset < offset => last = Some(found),
-                Step::Batch(_) | Step::End => return Ok(last),
+            let found = match step {
+                Step::Batch(found) => found,
+                Step::End => return Ok(last),
                 Step::Bad(fault) => return Err(self.damaged(scan.position(), fault)),
+            };
+            let BatchHeader { base_offset, last_offset_delta, .. } = found.header;
+            if base_offset < expected {
+                let fault = BatchError::OutOfOrder { offset: base_offset, expected };
+                return Err(self.damaged(found.position, fault));
             }
+            if found.header.next_offset() > upper {
+                let fault = BatchError::BadOffsets { offset: base_offset, last_offset_delta };
+                return Err(self.damaged(found.position, fault));
+            }
+            match base_offset < offset {
+                true => last = Some(found),
+                false if is_passed => return Ok(last),
+                // Were its offset too high, it would overlap the next.
+                false => is_passed = true,
+            }
+            expected = found.header.next_offset();
             step = self.next(&mut scan)?;
         }
     }

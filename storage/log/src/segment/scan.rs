@@ -107,6 +107,20 @@ impl<'a> Scan<'a> {
         Ok(self.read(found)?.ok().and_then(|batch| ControlRecord::parse(&batch)))
     }
 
+    /// The same, where what a control batch says, or that it is one, is believed only of one that is what was written.
+    pub(crate) fn check_control(
+        &mut self,
+        found: &Found,
+    ) -> io::Result<Result<Option<ControlRecord>, BatchError>> {
+        if !found.header.is_control() {
+            return Ok(Ok(None));
+        }
+        match self.check(found)? {
+            Ok(()) => Ok(Ok(self.read_control(found)?)),
+            Err(fault) => Ok(Err(fault)),
+        }
+    }
+
     fn check_in_pieces(&mut self, found: &Found) -> io::Result<Result<(), BatchError>> {
         let end = found.position + found.header.size() as u64;
         let mut at = found.position + CRC_COVERS_FROM;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod appending;
+mod damaged;
 mod ending;
 mod exporting;
 mod flushing;

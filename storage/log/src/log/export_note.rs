@@ -1,0 +1,139 @@
+//! The file `mirror-export`: where what was cut off the log last is kept.
+//!
+//! It is written when the copy is complete and before the log is cut, and says on whose order that was, so that whoever
+//! opens the log after a crash can still tell where the rest is. It is Tarn's own, lies in the partition's directory
+//! and goes with it. One is written over the other; none is removed because it was read, for only who reads it knows
+//! whether it is news.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tarn_record::Offset;
+
+use super::{Exported, Log};
+use crate::error::LogError;
+use crate::home::Home;
+
+const FILE: &str = "mirror-export";
+
+/// A copy of what was cut off a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportNote {
+    /// The version of the order to cut it.
+    pub version: i64,
+    /// The directory.
+    pub path: PathBuf,
+    /// The first offset in it.
+    pub from: Offset,
+    /// Where the log ended.
+    pub to: Offset,
+    /// How many records of applications it holds.
+    pub records: u64,
+    /// The bytes of its batches.
+    pub bytes: u64,
+}
+
+/// The question what was cut off a log last, ready to be asked on any thread.
+#[derive(Debug)]
+#[must_use = "nothing is read before it is run"]
+pub struct NotedExport {
+    home: Arc<Home>,
+    start: Offset,
+    end: Offset,
+}
+
+impl Log {
+    /// Asks what was cut off last, before anything is appended again.
+    pub fn noted_export(&self) -> NotedExport {
+        NotedExport { home: self.home.clone(), start: self.start, end: self.end }
+    }
+}
+
+impl Exported {
+    /// Notes, durably, that what was copied is about to be cut off the log. Waits for the disk.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn note(&self, version: i64) -> Result<(), LogError> {
+        let Exported { path, from, to, counts, bytes, .. } = self;
+        let note = ExportNote {
+            version,
+            path: path.clone(),
+            from: *from,
+            to: *to,
+            records: counts.records,
+            bytes: *bytes,
+        };
+        let file = self.home().path.join(FILE);
+        let written = self.home().disk.write_atomically(&file, note.to_string().as_bytes());
+        written.map_err(|cause| LogError::io("write", &file, cause))
+    }
+
+    /// Removes the note: nothing was cut.
+    pub(super) fn forget(&self) -> Result<(), LogError> {
+        self.home().remove(&self.home().path.join(FILE))
+    }
+}
+
+impl NotedExport {
+    /// Reads it. `None` where nothing was noted, or what can be understood; or where the log still has what was copied.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn run(self) -> Result<Option<ExportNote>, LogError> {
+        let file = self.home.path.join(FILE);
+        let bytes = match self.home.disk.read_all(&file) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|cause| LogError::io("read", &file, cause))?,
+        };
+        let note = ExportNote::parse(&String::from_utf8_lossy(&bytes));
+        let is_cut = |note: &ExportNote| self.end != note.to || self.start > note.from;
+        Ok(note.filter(is_cut))
+    }
+}
+
+impl ExportNote {
+    fn parse(text: &str) -> Option<ExportNote> {
+        let mut lines = text.splitn(7, '\n');
+        if lines.next()? != "0" {
+            return None;
+        }
+        let version = lines.next()?.parse().ok()?;
+        let (from, to) = (Offset(lines.next()?.parse().ok()?), Offset(lines.next()?.parse().ok()?));
+        let (records, bytes) = (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?);
+        let path = Path::new(lines.next()?.strip_suffix('\n')?).to_owned();
+        Some(ExportNote { version, path, from, to, records, bytes })
+    }
+}
+
+/// The file's content.
+impl std::fmt::Display for ExportNote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ExportNote { version, path, from, to, records, bytes } = self;
+        write!(f, "0\n{version}\n{from}\n{to}\n{records}\n{bytes}\n{}\n", path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_as_it_was_written_and_anything_else_says_nothing() {
+        let note = ExportNote {
+            version: 17,
+            path: "/var/lib/tarn/mirror-exports/t-0/5-9.1".into(),
+            from: Offset(5),
+            to: Offset(9),
+            records: 3,
+            bytes: 400,
+        };
+        let text = note.to_string();
+        assert_eq!(ExportNote::parse(&text), Some(note));
+        for cut in 0..text.len() {
+            assert_eq!(ExportNote::parse(&text[..cut]), None, "{:?}", &text[..cut]);
+        }
+        assert_eq!(ExportNote::parse(&text.replacen('0', "1", 1)), None);
+    }
+}

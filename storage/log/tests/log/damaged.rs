@@ -1,0 +1,98 @@
+//! Bytes that are not what was written any more, where a log is looked at without being read from end to end.
+
+use std::fs;
+
+use tarn_log::{Log, LogError};
+use tarn_record::{HEADER_BYTES, Offset, Outcome, ValidBatch};
+
+use crate::world::*;
+
+/// Whichever bit of a header is another one than was written, a search finds the right batch or says that it cannot.
+#[test]
+fn a_damaged_header_misleads_no_search() {
+    for segment_bytes in [1 << 20, 300] {
+        let world = World::new(segments_of(segment_bytes));
+        let mut log = world.create();
+        let batches: Vec<_> = (0..6).map(|number| batch(number * 3, 3, number as i32 / 2)).collect();
+        mirror(&mut log, &batches).unwrap();
+        let mut told = 0;
+        for damaged in &batches {
+            let (base, newest) = (damaged.header().base_offset, Offset(18));
+            for bit in 0..HEADER_BYTES * 8 {
+                flip(&world, damaged, bit);
+                for below in [base.plus(1), base.plus(3), newest] {
+                    let truth = (below.0 - 1) / 3 * 3;
+                    match log.batch_below(below).run_checked() {
+                        Ok(found) => assert_eq!(
+                            found.map(|header| header.base_offset.0),
+                            Some(truth),
+                            "bit {bit} of the batch at {base}, below {below}"
+                        ),
+                        Err(_) => told += 1,
+                    }
+                    let is_the_one = truth == base.0;
+                    assert!(
+                        !is_the_one || log.batch_below(below).run_checked().is_err(),
+                        "bit {bit} of {base}"
+                    );
+                }
+                flip(&world, damaged, bit);
+            }
+        }
+        assert!(told > 0);
+        assert!(log.newest_batch().run_checked().is_ok(), "all is as it was");
+    }
+}
+
+#[test]
+fn where_the_newest_batch_ends_is_looked_at_even_where_it_is_not_read() {
+    let world = World::new(segments_of(1 << 20));
+    let mut log = world.create();
+    mirror(&mut log, &[batch(0, 3, 0), batch(3, 3, 0)]).unwrap();
+    let newest = batch(3, 3, 0);
+    for bit in 0..64 {
+        flip(&world, &newest, bit);
+        assert!(matches!(log.newest_batch().run(), Err(LogError::Damaged { .. })), "bit {bit}");
+        flip(&world, &newest, bit);
+    }
+    assert!(log.newest_batch().run().unwrap().is_some());
+}
+
+/// Who drops control batches without a copy goes by what they say.
+#[test]
+fn a_batch_is_believed_to_be_a_control_batch_only_where_it_is_what_was_written() {
+    let world = World::new(segments_of(1 << 20));
+    let mut log = world.create();
+    let (records, marker) = (batch(0, 3, 0), marker(7, Outcome::Abort, 3));
+    mirror(&mut log, &[records.clone(), marker.clone()]).unwrap();
+    let counts = |log: &Log| log.batches(Offset(0), log.end()).count();
+    assert_eq!(counts(&log).unwrap().control_records, 1);
+    flip(&world, &records, CONTROL_BIT);
+    assert!(matches!(counts(&log), Err(LogError::Damaged { .. })), "records are no markers");
+    flip(&world, &records, CONTROL_BIT);
+    flip(&world, &marker, (marker.bytes().len() - 1) * 8);
+    assert!(matches!(counts(&log), Err(LogError::Damaged { .. })), "nor is what was one");
+}
+
+/// The bit of a batch that makes it one of control records: the sixth of the attributes.
+const CONTROL_BIT: usize = 22 * 8 + 5;
+
+/// Flips a bit of a batch where it stands in the log.
+fn flip(world: &World, batch: &ValidBatch, bit: usize) {
+    let names = world.names().into_iter().filter(|name| name.ends_with(".log"));
+    let path = names
+        .map(|name| world.path().join(name))
+        .filter(|path| {
+            let base: i64 = path.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+            base <= batch.header().base_offset.0
+        })
+        .max()
+        .unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    // What is behind the place that a flip may have changed is as it was.
+    let whole = batch.bytes().len();
+    let tail = &batch.bytes()[HEADER_BYTES..];
+    let at = (0..=bytes.len() - whole).find(|at| bytes[at + HEADER_BYTES..].starts_with(tail)).unwrap();
+    bytes[at + bit / 8] ^= 1 << (bit % 8);
+    fs::write(path, bytes).unwrap();
+}
