@@ -8,7 +8,10 @@
 //! Invariants:
 //! * between the position and the reset there are abort markers of this cluster and nothing else;
 //! * a transaction is aborted once, and a log reset once for one position;
-//! * a log of which nothing was mirrored and that holds records is its clients' own: nothing is appended to it;
+//! * a log of which nothing was mirrored and that holds records is its clients' own: it is not reset;
+//! * no transaction is open in a log that was ended, whosever it was. Markers that a coordinator sends are dropped while
+//!   a topic is bound, and a mirrored log whose state was lost looks like one of clients: nobody else would ever end it,
+//!   and who reads what is committed would wait for ever;
 //! * markers are in the order in which their transactions began, so that a report of the first of them is the
 //!   same whoever appended them.
 
@@ -251,20 +254,14 @@ impl Replica {
         if behind.log_end != self.log.end() || behind.of != self.log.identity() {
             return Err(NotEnded::Changed);
         }
-        match behind.stranger {
-            Some(_) if order.position == LastPosition::NOTHING => {
-                let log_end = self.log.end();
-                let (reset_offset, aborted_count, aborted) = (Offset::NONE, 0, Vec::new());
-                return Ok(LogEnded { reset_offset, aborted_count, aborted, log_end });
-            }
+        let (mut aborted, reset) = match behind.stranger {
+            Some(_) if order.position == LastPosition::NOTHING => (Aborted::default(), Some(Offset::NONE)),
             Some((offset, epoch)) => return Err(NotEnded::Stranger { offset, epoch }),
-            None => {}
-        }
-        let mut aborted = self.aborted_before(order.position.offset, behind)?;
-        let reset_offset = match behind.reset {
-            Some(reset) => reset,
-            None => self.append_end(order, &mut aborted, together, now)?,
+            None => (self.aborted_before(order.position.offset, behind)?, behind.reset),
         };
+        let missing = if reset.is_none() { Some(order) } else { None };
+        let appended = self.append_end(missing, &mut aborted, together, now)?;
+        let reset_offset = reset.or(appended).unwrap_or(Offset::NONE);
         let Aborted { count: aborted_count, first: aborted } = aborted;
         Ok(LogEnded { reset_offset, aborted_count, aborted, log_end: self.log.end() })
     }
@@ -304,14 +301,14 @@ impl Replica {
         Ok(Aborted { count: behind.markers, first: known.collect() })
     }
 
-    /// Appends the missing markers and the reset; its offset.
+    /// Appends the missing markers, and the reset where it is; its offset.
     fn append_end(
         &mut self,
-        order: &EndOrder,
+        missing_reset: Option<&EndOrder>,
         aborted: &mut Aborted,
         together: Together,
         now: Timestamp,
-    ) -> Result<Offset, NotEnded> {
+    ) -> Result<Option<Offset>, NotEnded> {
         let epoch = self.leadership.epoch;
         loop {
             let open = self.log.producers().open_transactions().take(MARKERS_PER_APPEND);
@@ -319,17 +316,20 @@ impl Replica {
             let offsets = (self.log.end().0..).map(Offset);
             let markers = open.iter().zip(offsets).map(|(open, offset)| marker(open, offset, epoch, now));
             let mut batches: Vec<ValidBatch> = markers.collect::<Result<_, _>>()?;
-            let reset_offset = self.log.end().plus(open.len() as i64);
+            let next_offset = self.log.end().plus(open.len() as i64);
             let is_last = open.len() < MARKERS_PER_APPEND;
-            if is_last {
-                batches.push(reset(order, reset_offset, epoch, now)?);
+            let reset = missing_reset.filter(|_| is_last);
+            if let Some(order) = reset {
+                batches.push(reset_record(order, next_offset, epoch, now)?);
             }
-            let appended = self.log.append_own(&batches, together, now);
-            self.advance_high_watermark();
-            appended?;
+            if !batches.is_empty() {
+                let appended = self.log.append_own(&batches, together, now);
+                self.advance_high_watermark();
+                appended?;
+            }
             aborted.add(&open);
             if is_last {
-                return Ok(reset_offset);
+                return Ok(reset.map(|_| next_offset));
             }
         }
     }
@@ -350,7 +350,12 @@ fn marker(
     ValidBatch::parse(end_transaction_marker(&end, offset, epoch, now))
 }
 
-fn reset(order: &EndOrder, offset: Offset, epoch: Epoch, now: Timestamp) -> Result<ValidBatch, NotEnded> {
+fn reset_record(
+    order: &EndOrder,
+    offset: Offset,
+    epoch: Epoch,
+    now: Timestamp,
+) -> Result<ValidBatch, NotEnded> {
     let source_cluster_id = order.source_cluster_id.as_deref().map(Into::into);
     let value = encode_versioned(&MirrorPidResetRecord { source_cluster_id }, RESET_VERSION)?;
     let bytes = control_batch(ControlType::MirrorPidReset, &value, offset, epoch, now);

@@ -162,6 +162,44 @@ fn a_log_that_an_earlier_stop_has_ended_is_not_ended_again_behind_what_clients_w
     assert_eq!(again, LogEnded { log_end: ended.log_end.plus(1), ..ended });
 }
 
+/// A coordinator that has lost what it knew of a mirrored partition says that nothing was mirrored.
+#[test]
+fn a_log_whose_state_was_lost_is_left_without_open_transactions_and_nothing_else_is_changed() {
+    let mut world = World::new();
+    world.mirror(&[sent(4, 0, 0), plain(7, 0), sent(5, 2, 0)]);
+    world.order.position = LastPosition::NOTHING;
+    assert_eq!(world.replica.last_stable_offset(), Offset(0), "who reads what is committed waits here");
+    let ended = world.end().expect("nothing is in the way");
+    let both = vec![aborted(4, 0, 0), aborted(5, 2, 2)];
+    let expected =
+        LogEnded { reset_offset: Offset::NONE, aborted_count: 2, aborted: both, log_end: Offset(5) };
+    assert_eq!(ended, expected);
+    world.flush();
+    assert_eq!(world.replica.last_stable_offset(), Offset(5));
+    let again = world.end().expect("it is ended");
+    assert_eq!((again.reset_offset, again.aborted_count, again.log_end), (Offset::NONE, 0, Offset(5)));
+    world.replica.set_known_state(KnownState::Known { state: MirrorState::Stopped, version: VERSION });
+    assert_eq!(world.produce(7, 0), Ok(Offset(1)), "what is sent again is told as what is there");
+}
+
+/// While it was bound again the marker of its coordinator was dropped.
+#[test]
+fn what_a_client_has_begun_between_two_stops_is_aborted_by_the_second() {
+    let mut world = World::new();
+    world.mirror(&[plain(7, 0)]);
+    let ended = world.end().expect("nothing is in the way");
+    world.replica.set_known_state(KnownState::Known { state: MirrorState::Stopped, version: VERSION });
+    let begun = of_client(&sent(9, 0, 0)(Offset(0)));
+    world.replica.append(&begun, Acks::Leader, NOW).expect("it is writable");
+    world.bind(Some((DesiredState::Stopping, VERSION + 1)));
+    world.order.version = VERSION + 1;
+    let again = world.end().expect("nothing is in the way");
+    assert_eq!((again.reset_offset, again.log_end), (ended.reset_offset, ended.log_end.plus(2)));
+    assert_eq!(again.aborted, [aborted(9, 0, ended.log_end.0)]);
+    world.flush();
+    assert_eq!(world.replica.last_stable_offset(), again.log_end);
+}
+
 #[test]
 fn a_batch_that_spans_the_position_is_no_end() {
     let mut world = World::new();
