@@ -94,6 +94,8 @@ pub struct Position {
     pub source_offset: Offset,
     /// When that was, by this cluster's clock; −1 where it never answered.
     pub source_known_at_ms: i64,
+    /// For how long it had had something then that was missing here; −1 where that is not known.
+    pub source_lag_ms: i64,
 }
 
 /// What the coordinator is asked.
@@ -330,6 +332,7 @@ impl Position {
         Position {
             source_offset: before.source_offset,
             source_known_at_ms: before.source_known_at_ms,
+            source_lag_ms: before.source_lag_ms,
             ..self
         }
     }
@@ -358,6 +361,7 @@ impl PartitionState {
                 version: next.state_version.max(write.state_version),
                 source_offset: Offset(write.source_offset_last_known),
                 source_known_at_ms: write.source_offset_known_at_ms,
+                source_lag_ms: write.source_lag_ms,
             };
             let given = next.position.map_or(given, |before| given.or_as_known_before(before));
             let known = next.position.filter(|known| known.version == given.version);
@@ -467,6 +471,7 @@ fn position_record(
         state_version: position.version,
         source_offset_last_known: position.source_offset.0,
         source_offset_known_at_ms: position.source_known_at_ms,
+        source_lag_ms: position.source_lag_ms,
     };
     let value = position.map(|position| encode_value(&value(position), 0)).transpose()?;
     Ok((encode_key(&key)?, value))
@@ -479,6 +484,7 @@ fn position_of(value: &MirrorPositionValue) -> Position {
         version: value.state_version,
         source_offset: Offset(value.source_offset_last_known),
         source_known_at_ms: value.source_offset_known_at_ms,
+        source_lag_ms: value.source_lag_ms,
     }
 }
 

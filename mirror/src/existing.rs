@@ -243,6 +243,7 @@ mod tests {
                     version: 1,
                     source_offset: Offset(7),
                     source_known_at_ms: 1,
+                    source_lag_ms: 1,
                 }),
                 ..PartitionState::default()
             })

@@ -88,6 +88,9 @@ impl StopReport {
             Some(position) => (position.source_offset, position.source_known_at_ms),
             None => (Offset(write.state.source_offset_last_known), write.state.source_offset_known_at_ms),
         };
+        // Who ends a stop that another process began knows only what is written.
+        let written = position.map(|position| position.source_lag_ms).filter(|lag_ms| *lag_ms >= 0);
+        let lag_ms = written.unwrap_or(given.lag_ms);
         let aborted = given.aborted_transactions.iter().take(limits::ABORTED_IN_REPORT);
         Some(StopReport {
             topic: write.topic.to_owned_str(),
@@ -96,7 +99,7 @@ impl StopReport {
             source_offset,
             source_known_at_ms,
             mirrored_offset: Offset(given.mirrored_offset),
-            lag_ms: given.lag_ms,
+            lag_ms,
             aborted_count: given.aborted_transaction_count,
             aborted: aborted
                 .map(|aborted| AbortedTransaction {

@@ -95,6 +95,24 @@ fn a_position_is_kept_within_a_stop_unless_a_lower_one_is_written() {
 }
 
 #[test]
+fn a_stop_that_another_process_ends_reports_the_lag_that_was_known_when_its_position_was_written() {
+    let mut coordinator = MirrorCoordinator::default();
+    let begun = WriteMirrorStatePartition { source_lag_ms: 77, ..stopping(7, (4, 100), (120, 5000)) };
+    let log = records(&mut coordinator, begun);
+    let mut again = MirrorCoordinator::default();
+    for (key, value) in &log {
+        assert_eq!(again.replay(key, value.as_ref()), Ok(()));
+    }
+    // It goes on from what is written, and asks no source.
+    write(&mut again, stopping(7, (4, 100), (-1, -1))).expect("it is in order");
+    let mut ended = stopped(7, 103);
+    ended.report.as_mut().expect("it has one").lag_ms = -1;
+    write(&mut again, ended).expect("it is in order");
+    let report = reports(&mut again, "m").remove(0).1;
+    assert_eq!((report.source_known_at_ms, report.lag_ms), (5000, 77));
+}
+
+#[test]
 fn a_state_without_a_position_leaves_the_one_of_the_last_stop() {
     let mut coordinator = MirrorCoordinator::default();
     write(&mut coordinator, stopping(7, (4, 100), (120, 5000))).expect("it is the first");

@@ -88,7 +88,7 @@ pub(super) fn report_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePar
     let report = MirrorStopReport {
         stopped_at_ms: clock.wall_ms(),
         mirrored_offset: position.offset.0,
-        lag_ms: item.known.map_or(-1, |known| i64::try_from(known.lag_ms).unwrap_or(i64::MAX)),
+        lag_ms: lag_to_write(item),
         aborted_transaction_count: i32::try_from(ended.aborted_count).unwrap_or(i32::MAX),
         aborted_transactions: aborted.collect(),
         reset_offset: ended.reset_offset.0,
@@ -113,6 +113,12 @@ fn source_to_write(item: &Item, clock: &Clock) -> WriteMirrorStatePartition {
     WriteMirrorStatePartition {
         source_offset_last_known: known.high_watermark.0,
         source_offset_known_at_ms: known.answered_at_wall_ms(clock.now_ms(), clock.wall_ms()),
+        source_lag_ms: lag_to_write(item),
         ..WriteMirrorStatePartition::default()
     }
+}
+
+/// For how long the source had had something that was missing here, when it last answered; −1 where that is not known.
+fn lag_to_write(item: &Item) -> i64 {
+    item.known.map_or(-1, |known| i64::try_from(known.lag_ms).unwrap_or(i64::MAX))
 }
