@@ -65,14 +65,45 @@ fn a_mirror_that_does_not_exist_is_named_by_each_verb() {
     assert_eq!(ErrorCode(client.call(0, &delete).error_code), unknown.0);
 }
 
+#[test]
+fn what_mirrors_is_not_recovered_and_no_consent_is_kept_for_it() {
+    let (_source, node) = Source::mirrored();
+    let mut client = node.client();
+    let began = Instant::now();
+    let version = loop {
+        let topic = described(&mut client);
+        if topic.partitions.iter().all(|partition| &*partition.state_value == "MIRRORING") {
+            break topic.state_version;
+        }
+        assert!(began.elapsed() < PATIENCE, "{topic:?}");
+    };
+    let request = RecoverMirrorTopicsRequest {
+        mirror_name: "m".into(),
+        patterns: vec![".*".into()],
+        allow_truncation: true,
+        ..RecoverMirrorTopicsRequest::default()
+    };
+    let answer = client.call(0, &request);
+    let [topic] = &answer.topics[..] else { panic!("{answer:?}") };
+    assert_eq!((&*topic.name, topic.error_code, topic.truncations.len()), ("t", 0, 0));
+    let said = "Every partition of topic 't' is mirroring, so there is nothing to recover.";
+    assert_eq!(topic.error_message.as_deref(), Some(said));
+    let after = described(&mut client);
+    assert_eq!((after.state_version, &*after.partitions[0].state_value), (version, "MIRRORING"));
+}
+
 /// What is wanted of `t`, as `describe` tells it.
 fn desired(client: &mut Client) -> String {
+    described(client).desired_state.expect("it is bound").to_string()
+}
+
+/// What `describe` tells of `t`.
+fn described(client: &mut Client) -> describe_cluster_mirrors_response::DescribedMirrorTopic {
     let request = DescribeClusterMirrorsRequest {
         mirror_names: Some(vec!["m".into()]),
         topics: None,
         cluster_id: None,
         ..Default::default()
     };
-    let described = client.call(0, &request);
-    described.mirrors[0].topics[0].desired_state.as_ref().expect("it is bound").to_string()
+    client.call(0, &request).mirrors.remove(0).topics.remove(0)
 }

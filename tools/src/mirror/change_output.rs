@@ -92,11 +92,15 @@ fn nothing_to_do(change: Change, mirror: &str, topics: &[String]) -> String {
     let listed = topics.join(", ");
     match change {
         Change::Recover(_) => {
-            format!("Nothing to recover in mirror {mirror}: every partition is mirroring of [{listed}]")
+            format!(
+                "Nothing to recover in mirror {mirror}, every partition of these is mirroring: [{listed}]"
+            )
         }
-        Change::Resume => format!("Nothing to resume in mirror {mirror}: not paused are [{listed}]"),
+        Change::Resume => {
+            format!("Nothing to resume in mirror {mirror}, none of these is paused: [{listed}]")
+        }
         Change::Stop | Change::Pause => {
-            format!("Nothing to do in mirror {mirror}: {} already are [{listed}]", key(change))
+            format!("Nothing to do in mirror {mirror}, these are {} already: [{listed}]", key(change))
         }
     }
 }
@@ -112,13 +116,13 @@ fn recovering(
     let (said, listed) = match (consent, run, truncations.is_empty()) {
         (Consent::Refused, _, true) | (Consent::Given, Run::Real, _) => ("", Vec::new()),
         (Consent::Refused, _, false) => (
-            "They are compared with the source again. These have what it had not when they failed, and fail again unless \
-             it has that now; --allow-truncation exports and drops it:",
+            "Each partition is compared with the source again. These failed for what it had not, and fail again unless it \
+             has that now; --allow-truncation exports and drops it:",
             lines(truncations, Truncation::stands_apart),
         ),
         (Consent::Given, Run::Dry, true) => ("Nothing is known that would be dropped.", Vec::new()),
         (Consent::Given, Run::Dry, false) => (
-            "They are compared with the source first, and what it has by then is kept. As far as is known:",
+            "Each partition is compared with the source first, and what it has by then is kept. As far as is known:",
             lines(truncations, |one| one.would_go(WHEN_IT_FAILED)),
         ),
     };
@@ -203,7 +207,7 @@ pub(super) fn started(out: &mut impl Write, started: &Started<'_>, style: Style)
     if !truncations.is_empty() {
         writeln!(
             out,
-            "What the source has lost comes on top: it is not asked for that. As far as is known:"
+            "The source is not asked what it has lost, which comes on top. As far as is known here:"
         )?;
         for line in lines(truncations, |one| one.would_go(NOW)) {
             writeln!(out, "  {line}")?;
@@ -262,7 +266,7 @@ mod tests {
         let told = Changed { topics: &topics, truncations: &truncations, ..Changed::default() };
         let said = said(Change::Recover(Consent::Given), Run::Dry, &told);
         let expected = "Dry run: 1 topic(s) in mirror m would be recovered: [orders]\n\
-            They are compared with the source first, and what it has by then is kept. As far as is known:\n  \
+            Each partition is compared with the source first, and what it has by then is kept. As far as is known:\n  \
             orders-0: offsets 100 to 349 (250 records), as of when it failed, would be exported under /e/orders-0 on node \
             1 and dropped\n";
         assert_eq!(said, expected);
@@ -308,11 +312,11 @@ mod tests {
         let told = Changed { topics: &all, undone: &undone, ..Changed::default() };
         let resumed = said(Change::Resume, Run::Real, &told);
         let expected = "Resumed mirroring for 1 topic(s) in mirror m: [a]\n\
-                        Nothing to resume in mirror m: not paused are [b]\n";
+                        Nothing to resume in mirror m, none of these is paused: [b]\n";
         assert_eq!(resumed, expected);
         let recovered =
             |run| said(Change::Recover(Consent::Given), run, &Changed { topics: &undone, ..told });
-        let expected = "Nothing to recover in mirror m: every partition is mirroring of [b]\n";
+        let expected = "Nothing to recover in mirror m, every partition of these is mirroring: [b]\n";
         assert_eq!((recovered(Run::Real), recovered(Run::Dry)), (expected.to_owned(), expected.to_owned()));
         let json = json_said(Change::Resume, Run::Real, &told);
         assert_eq!((&json["resumed"], &json["unchanged"]), (&json!(["a", "b"]), &json!(["b"])));

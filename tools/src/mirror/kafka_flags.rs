@@ -167,7 +167,8 @@ impl KafkaArguments {
                     exclude,
                     allow_truncation: false,
                     dry_run: false,
-                    wait: HowToWait::default(),
+                    wait: false,
+                    timeout: None,
                     json,
                 };
                 verbs::start(start, style).await

@@ -148,8 +148,12 @@ struct StartArguments {
     /// Say what would be started and what it would drop, and change nothing
     #[arg(long)]
     dry_run: bool,
-    #[command(flatten)]
-    wait: HowToWait,
+    /// Return only when these topics are copied; those that are refused hold up no others, and are told at the end
+    #[arg(long, conflicts_with = "dry_run")]
+    wait: bool,
+    /// Give up waiting after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(), requires = "wait")]
+    timeout: Option<u64>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -158,7 +162,7 @@ struct StartArguments {
 /// Whether a command ends before what it begins.
 #[derive(Clone, Debug, Default, Args)]
 struct HowToWait {
-    /// Return only when these topics are copied (start) or mirror (resume, recover), those that were refused left aside
+    /// Return only when every partition of these topics is mirroring, or one has failed for good
     #[arg(long, conflicts_with = "dry_run")]
     wait: bool,
     /// Give up waiting after so many seconds

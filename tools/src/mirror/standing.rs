@@ -122,11 +122,14 @@ impl Standing {
         self.reason_code.as_deref().and_then(Reason::from_code).is_some_and(Reason::is_tried_for_ever)
     }
 
+    /// True where it is shown as it failed before the last command for its topic, which it will take up any moment.
+    pub(super) fn is_of_before(&self) -> bool {
+        self.failed_version.zip(self.desired_version).is_some_and(|(failed, now)| failed < now)
+    }
+
     /// True where only an operator can help, and it has come to that since the last command for its topic.
     pub(super) fn is_stuck(&self) -> bool {
-        let is_of_before =
-            self.failed_version.zip(self.desired_version).is_some_and(|(failed, now)| failed < now);
-        self.is_terminal() && !is_of_before
+        self.is_terminal() && !self.is_of_before()
     }
 
     pub(super) fn is_copied(&self) -> bool {

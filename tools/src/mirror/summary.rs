@@ -23,7 +23,9 @@ pub(super) fn summary(mirror: &str, partitions: &[Standing]) -> String {
         _ => format!("lag {at_least}{}, not known yet of {}", records(known), counted(unknown, "partition")),
     };
     let mut text = format!("{mirror}: {mirroring} of {} partitions mirroring, {lag}", partitions.len());
-    let is_unwell = |partition: &&Standing| partition.reason_code.is_some() && partition.export().is_none();
+    let is_unwell = |partition: &&Standing| {
+        partition.reason_code.is_some() && partition.export().is_none() && !partition.is_of_before()
+    };
     let mut unwell = partitions.iter().filter(is_unwell);
     if let Some(first) = unwell.next() {
         let why = first.error_message.as_deref().or(first.reason_code.as_deref()).unwrap_or_default();
@@ -96,6 +98,8 @@ mod tests {
         };
         let said = summary("m", &[exported(0), failed(4), failed(5)]);
         assert!(said.ends_with("; u-4: SOURCE_ERROR (and 1 more); exported: t-0"), "{said}");
+        let before = Standing { failed_version: Some(1), desired_version: Some(2), ..failed(4) };
+        assert_eq!(summary("m", &[before]), "m: 0 of 1 partitions mirroring, lag not known yet");
     }
 
     #[test]

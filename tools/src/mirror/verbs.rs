@@ -51,7 +51,7 @@ pub(super) async fn create(arguments: CreateArguments, style: Style) -> Result<(
 pub(super) async fn start(arguments: StartArguments, style: Style) -> Result<(), Failure> {
     let (name, address) = (&arguments.named.mirror, arguments.named.address());
     let (topics, exclude) = (patterns::checked(&arguments.topics)?, patterns::checked(&arguments.exclude)?);
-    let (run, how) = (Run::of(arguments.dry_run), arguments.wait);
+    let (run, timeout_s) = (Run::of(arguments.dry_run), arguments.timeout);
     let texts = |texts: &[String]| texts.iter().map(|text| Str::from(text.as_str())).collect::<Vec<Str>>();
     let request = StartMirrorTopicsRequest {
         mirror_name: name.as_str().into(),
@@ -66,7 +66,7 @@ pub(super) async fn start(arguments: StartArguments, style: Style) -> Result<(),
     refusal::check(answer.error_code, answer.error_message.as_deref())?;
     if let Some(note) = answer.error_message.as_deref().filter(|note| !note.is_empty()) {
         change_output::saved(&mut stdout().lock(), name, note, run, style)?;
-        return match how.wait {
+        return match arguments.wait {
             true => Err(Failure::Failed(format!("there is nothing to wait for: {note}"))),
             false => Ok(()),
         };
@@ -74,11 +74,11 @@ pub(super) async fn start(arguments: StartArguments, style: Style) -> Result<(),
     let (started, refused) = (started(&answer), refused(&answer));
     say_started(&Asked { mirror: name, topics: &topics, run }, &answer, (&started, &refused), style)?;
     let ended = all_started(&topics, &refused, &answer);
-    if !how.wait || (started.is_empty() && ended.is_err()) {
+    if !arguments.wait || (started.is_empty() && ended.is_err()) {
         return ended;
     }
     let until = Until::Copied;
-    let asked = Wait { mirror: name, topics: &started, until, timeout_s: how.timeout, address: &address };
+    let asked = Wait { mirror: name, topics: &started, until, timeout_s, address: &address };
     refusal::after(wait(&cluster, &asked).await, ended)
 }
 
