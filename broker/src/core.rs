@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tarn_image::{MetadataImage, TopicImage};
 use tarn_log::RemovalJob;
 use tarn_mirror::local_cluster::{LocalError, MirrorAppended};
-use tarn_quorum::{Answered, ImageUpdate, NotController};
+use tarn_quorum::{Answered, ImageUpdate, Undecided};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{Flag, LocalNotify, Receiver, Sender};
 use tarn_runtime::{CoreId, Queue, blocking, sleep, spawn, wall_clock_ms};
@@ -133,8 +133,8 @@ impl Core {
     /// Where the controller does not answer.
     pub async fn decided<R>(
         &self,
-        asked: impl Future<Output = Result<Answered<R>, NotController>>,
-    ) -> Result<R, NotController> {
+        asked: impl Future<Output = Result<Answered<R>, Undecided>>,
+    ) -> Result<R, Undecided> {
         let answered = asked.await?;
         self.image_at(answered.offset).await;
         Ok(answered.response)

@@ -35,7 +35,8 @@ impl Node {
         controller: ControllerHandle,
         flusher: BackgroundFlusher,
     ) -> Node {
-        let exports = Arc::new(ExportDir::new(&config.mirror_export_dir));
+        let exports = config.mirror_exports.of_node(&cluster_id, config.node_id);
+        let exports = Arc::new(ExportDir::new(exports));
         Node { config, cluster_id, log_dirs, controller, flusher, exports, mirrors: OnceLock::new() }
     }
 

@@ -98,7 +98,7 @@ fn nothing_is_cut_that_cannot_be_exported_and_it_is_once_it_can() {
         assert!(said.contains(words), "{said}");
         assert_eq!(tarn.high_watermark("orders"), 16, "nothing is cut");
         assert_eq!(
-            exports(&tarn.exports_from_outside(), "orders", 0),
+            exports(&tarn.in_exports(&tarn.exports_from_outside()), "orders", 0),
             Vec::<PathBuf>::new(),
             "nor half copied"
         );
@@ -113,7 +113,7 @@ fn nothing_is_cut_that_cannot_be_exported_and_it_is_once_it_can() {
     // It goes on by itself.
     fs::remove_file(&filler).expect("it is ours");
     await_mirrored(&source.bootstrap(), &tarn.bootstrap(), wanted, COPIED);
-    let kept = exports(&tarn.exports_from_outside(), "orders", 0);
+    let kept = exports(&tarn.in_exports(&tarn.exports_from_outside()), "orders", 0);
     assert_eq!(kept.iter().map(|kept| exported(kept)).collect::<Vec<_>>(), [numbered(11, &lines("here", 5))]);
     tarn.await_mirroring("m", "orders");
 }

@@ -133,7 +133,7 @@ fn where_nothing_can_be_exported_nothing_is_cut_and_a_stop_counts_nothing_as_mir
     // It goes on by itself.
     await_mirrored(&source.bootstrap(), &tarn.bootstrap(), wanted, COPIED);
     assert_identical(&source.bootstrap(), &tarn.bootstrap(), wanted);
-    let exports = exports(&exports_at, "orders", 0);
+    let exports = exports(&tarn.in_exports(&exports_at), "orders", 0);
     assert_eq!(exports.iter().map(|export| exported(export)).collect::<Vec<_>>(), [numbered(HERE, &here)]);
     // Where it is kept is said beside the state, in one line of the log, and by the report, now and after the next stop.
     let kept = exports[0].display().to_string();

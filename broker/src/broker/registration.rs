@@ -73,7 +73,7 @@ pub(super) fn register(
         ..Default::default()
     };
     let refused = |code: i16| StartError::NotRegistered(ErrorCode(code).name().to_owned());
-    let no_controller = |error: tarn_quorum::NotController| StartError::NotRegistered(error.to_string());
+    let no_controller = |error: tarn_quorum::Undecided| StartError::NotRegistered(error.to_string());
     futures_lite::future::block_on(async {
         let registered = controller.register_broker(request).await.map_err(no_controller)?;
         if registered.response.error_code != ErrorCode::NONE.0 {

@@ -17,5 +17,5 @@ pub mod server;
 pub mod snapshot;
 pub mod speculative;
 
-pub use request::{Answered, ControllerHandle, ControllerRequest, ControllerResponse, NotController};
+pub use request::{Answered, ControllerHandle, ControllerRequest, ControllerResponse, Undecided};
 pub use server::{ControllerError, ControllerOptions, ImageUpdate, Running};

@@ -108,6 +108,7 @@ impl MetadataLogError {
             MetadataLogError::Log(error) | MetadataLogError::Append(AppendError::Storage(error)) => {
                 error.is_full()
             }
+            MetadataLogError::Snapshot(error) => error.is_full(),
             _ => false,
         }
     }

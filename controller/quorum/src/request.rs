@@ -16,15 +16,27 @@ pub struct Answered<R> {
     pub offset: Offset,
 }
 
-/// This node is not the active controller, or stopped before the decision was committed.
+/// Why there is no decision. Asked again later, there may be one.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("this node is not the active controller")]
-pub struct NotController;
+pub enum Undecided {
+    /// This node is not the active controller, or stopped before the decision was committed.
+    #[error("this node is not the active controller")]
+    NotController,
+    /// The decision could not be written.
+    #[error("the disk of the metadata log is full")]
+    NoRoom,
+    /// The decision does not fit the metadata, which the controller's log tells more about.
+    #[error("the decision contradicts the metadata")]
+    Impossible,
+}
+
+/// What becomes of a request.
+pub(crate) type Answer = Result<Answered<ControllerResponse>, Undecided>;
 
 /// What the controller's mailbox holds.
 pub(crate) enum Letter {
     /// A request and where its answer goes.
-    Ask(Box<ControllerRequest>, ReplySlot<Answered<ControllerResponse>>),
+    Ask(Box<ControllerRequest>, ReplySlot<Answer>),
     /// Close the log and end.
     Stop,
 }
@@ -43,14 +55,14 @@ impl ControllerHandle {
     /// Asks, and waits until the decision is committed.
     ///
     /// # Errors
-    /// Where this node does not lead, or no longer.
-    pub async fn call(
-        &self,
-        request: ControllerRequest,
-    ) -> Result<Answered<ControllerResponse>, NotController> {
+    /// Where this node does not lead, or no longer, or cannot write what it has decided.
+    async fn call(&self, request: ControllerRequest) -> Answer {
         let (slot, answer) = reply();
-        self.letters.send(Letter::Ask(Box::new(request), slot)).await.map_err(|_| NotController)?;
-        answer.await.map_err(|_| NotController)
+        self.letters
+            .send(Letter::Ask(Box::new(request), slot))
+            .await
+            .map_err(|_| Undecided::NotController)?;
+        answer.await.unwrap_or(Err(Undecided::NotController))
     }
 
     /// Asks the controller to close its log and end. Called on a plain thread.
@@ -78,13 +90,13 @@ macro_rules! requests {
             $($(#[$doc])*
             ///
             /// # Errors
-            /// Where this node does not lead, or no longer.
-            pub async fn $method(&self, $($field: $type),+) -> Result<Answered<$response>, NotController> {
+            /// Where this node does not lead, or no longer, or cannot write what it has decided.
+            pub async fn $method(&self, $($field: $type),+) -> Result<Answered<$response>, Undecided> {
                 match self.call(ControllerRequest::$kind($($field),+)).await? {
                     Answered { response: ControllerResponse::$kind(response), offset } => {
                         Ok(Answered { response, offset })
                     }
-                    _ => Err(NotController),
+                    _ => Err(Undecided::NotController),
                 }
             })*
         }

@@ -29,7 +29,9 @@ use crate::load::{self, LoadError};
 use crate::metadata_log::{MetadataLog, MetadataLogError, Opened};
 use crate::quorum_state::{self, QuorumState, QuorumStateError, Resumed};
 use crate::raft::{Input, Node, Output};
-use crate::request::{Answered, ControllerHandle, ControllerRequest, ControllerResponse, Letter};
+use crate::request::{
+    Answer, Answered, ControllerHandle, ControllerRequest, ControllerResponse, Letter, Undecided,
+};
 use crate::snapshot::SnapshotId;
 use crate::speculative::Speculative;
 
@@ -84,6 +86,9 @@ pub enum ControllerError {
     /// The vote.
     #[error(transparent)]
     QuorumState(#[from] QuorumStateError),
+    /// What formatting left to be written first could not be.
+    #[error("the metadata log could not be begun: {0}")]
+    NotBegun(Undecided),
     /// A flush failed: what is on the disk is not known any more.
     #[error("the metadata log could not be flushed: {0}")]
     Flush(String),
@@ -115,17 +120,22 @@ pub fn start(options: ControllerOptions) -> Result<Running, ControllerError> {
 /// How often it is looked whether old metadata is to be deleted, in milliseconds.
 const SHORTEN_INTERVAL_MS: i64 = 60_000;
 
-/// Why a decision is not written.
+/// How long after a snapshot that found no room the next is tried, in milliseconds.
+const SNAPSHOT_AGAIN_MS: i64 = 10_000;
+
+/// Why something is not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Refused {
     /// The disk is full.
     NoRoom,
-    /// It contradicts the image, or does not fit its record.
+    /// The same of a snapshot.
+    NoRoomForSnapshot,
+    /// A decision contradicts the image, or does not fit its record.
     Impossible,
 }
 
 /// What waits for a commit: an answer and where it goes.
-type Waiting = (Answered<ControllerResponse>, ReplySlot<Answered<ControllerResponse>>);
+type Waiting = (Answered<ControllerResponse>, ReplySlot<Answer>);
 
 struct Controller {
     config: Arc<ServerConfig>,
@@ -139,6 +149,8 @@ struct Controller {
     leading: Option<Epoch>,
     written_at_ms: i64,
     snapshot_at_ms: i64,
+    /// No snapshot is tried before.
+    no_snapshot_before_ms: i64,
     shortened_at_ms: i64,
     snapshot_end: Offset,
     remarks: Remarks<Refused>,
@@ -191,6 +203,7 @@ impl Controller {
             leading: None,
             written_at_ms: now.0,
             snapshot_at_ms: now.0,
+            no_snapshot_before_ms: 0,
             shortened_at_ms: 0,
             snapshot_end,
             remarks: Remarks::default(),
@@ -234,9 +247,11 @@ impl Controller {
 
     /// Writes what a new leader has to: what formatting left for it, and itself.
     async fn activate(&mut self, to_write: Vec<MetadataRecord>) -> Result<(), ControllerError> {
-        let mut batches = vec![to_write, vec![self.registration().into()]];
-        batches.retain(|records| !records.is_empty());
-        self.write(batches)?;
+        if !to_write.is_empty() {
+            self.write(vec![to_write])?.map_err(ControllerError::NotBegun)?;
+        }
+        // The next leader says who it is; this one goes on where there is no room for that.
+        let _ = self.write(vec![vec![self.registration().into()]])?;
         self.step(Input::Appended(self.log.end())).await
     }
 
@@ -308,37 +323,34 @@ impl Controller {
             (self.publisher)(ImageUpdate { image: batch.image, delta: batch.delta });
             for (answer, slot) in batch.answers {
                 // Nobody waits for it any more where this fails.
-                let _ = slot.fill(answer);
+                let _ = slot.fill(Ok(answer));
             }
         }
     }
 
     /// Decides a request and writes its records. Where this node does not lead the slot is dropped, which
     /// tells the caller.
-    fn ask(
-        &mut self,
-        request: ControllerRequest,
-        slot: ReplySlot<Answered<ControllerResponse>>,
-    ) -> Result<(), ControllerError> {
+    fn ask(&mut self, request: ControllerRequest, slot: ReplySlot<Answer>) -> Result<(), ControllerError> {
         if self.leading.is_none() {
             return Ok(());
         }
         let decision = self.decide(request);
-        if !self.write(decision.batches)? {
+        if let Err(undecided) = self.write(decision.batches)? {
+            let _ = slot.fill(Err(undecided));
             return Ok(());
         }
         let offset = self.state.ahead().provenance().offset;
         if let Some((answer, slot)) =
             self.state.wait((Answered { response: decision.response, offset }, slot))
         {
-            let _ = slot.fill(answer);
+            let _ = slot.fill(Ok(answer));
         }
         Ok(())
     }
 
     fn decide(&mut self, request: ControllerRequest) -> Decision<ControllerResponse> {
         use ControllerRequest as Ask;
-        use ControllerResponse as Answer;
+        use ControllerResponse as Said;
         let image = self.state.ahead();
         let mut context = Context {
             next_offset: self.log.end(),
@@ -348,70 +360,71 @@ impl Controller {
         };
         match request {
             Ask::CreateTopics(request) => {
-                decide::create_topics::create_topics(image, &request, &mut context).map(Answer::CreateTopics)
+                decide::create_topics::create_topics(image, &request, &mut context).map(Said::CreateTopics)
             }
             Ask::DeleteTopics(request) => {
-                decide::delete_topics::delete_topics(image, &request, &context).map(Answer::DeleteTopics)
+                decide::delete_topics::delete_topics(image, &request, &context).map(Said::DeleteTopics)
             }
             Ask::CreatePartitions(request, grower) => {
-                decide::partitions::create_partitions(image, &request, grower).map(Answer::CreatePartitions)
+                decide::partitions::create_partitions(image, &request, grower).map(Said::CreatePartitions)
             }
             Ask::IncrementalAlterConfigs(request) => {
-                decide::alter_configs::alter_configs(image, &request).map(Answer::IncrementalAlterConfigs)
+                decide::alter_configs::alter_configs(image, &request).map(Said::IncrementalAlterConfigs)
             }
             Ask::AllocateProducerIds(request) => {
-                decide::producer_ids::allocate(image, &request).map(Answer::AllocateProducerIds)
+                decide::producer_ids::allocate(image, &request).map(Said::AllocateProducerIds)
             }
             Ask::RegisterBroker(request) => {
-                decide::brokers::register(image, &request, &context).map(Answer::RegisterBroker)
+                decide::brokers::register(image, &request, &context).map(Said::RegisterBroker)
             }
             Ask::Heartbeat(request) => {
-                decide::brokers::heartbeat(image, &request, &context).map(Answer::Heartbeat)
+                decide::brokers::heartbeat(image, &request, &context).map(Said::Heartbeat)
             }
             Ask::DescribeQuorum(request) => {
-                Decision::unchanged(Answer::DescribeQuorum(self.describe_quorum(&request, self.now())))
+                Decision::unchanged(Said::DescribeQuorum(self.describe_quorum(&request, self.now())))
             }
             Ask::CreateClusterMirror(request) => {
-                decide::mirrors::create_mirror(image, &request, &mut context).map(Answer::CreateClusterMirror)
+                decide::mirrors::create_mirror(image, &request, &mut context).map(Said::CreateClusterMirror)
             }
             Ask::StartMirrorTopics(request) => {
-                decide::mirror_topics::start(image, &request, &mut context).map(Answer::StartMirrorTopics)
+                decide::mirror_topics::start(image, &request, &mut context).map(Said::StartMirrorTopics)
             }
             Ask::StopMirrorTopics(request) => {
-                decide::mirror_desired::stop(image, &request, &context).map(Answer::StopMirrorTopics)
+                decide::mirror_desired::stop(image, &request, &context).map(Said::StopMirrorTopics)
             }
             Ask::PauseMirrorTopics(request) => {
-                decide::mirror_desired::pause(image, &request, &context).map(Answer::PauseMirrorTopics)
+                decide::mirror_desired::pause(image, &request, &context).map(Said::PauseMirrorTopics)
             }
             Ask::ResumeMirrorTopics(request) => {
-                decide::mirror_desired::resume(image, &request, &context).map(Answer::ResumeMirrorTopics)
+                decide::mirror_desired::resume(image, &request, &context).map(Said::ResumeMirrorTopics)
             }
             Ask::RecoverMirrorTopics(request) => {
-                decide::mirror_desired::recover(image, &request, &context).map(Answer::RecoverMirrorTopics)
+                decide::mirror_desired::recover(image, &request, &context).map(Said::RecoverMirrorTopics)
             }
             Ask::CompleteMirrorStop(request) => {
-                decide::mirror_stopped::complete(image, &request).map(Answer::CompleteMirrorStop)
+                decide::mirror_stopped::complete(image, &request).map(Said::CompleteMirrorStop)
             }
             Ask::DeleteClusterMirror(request) => {
-                decide::delete_mirror::delete_mirror(image, &request).map(Answer::DeleteClusterMirror)
+                decide::delete_mirror::delete_mirror(image, &request).map(Said::DeleteClusterMirror)
             }
             Ask::BumpLeaderEpochs(request) => {
-                decide::leader_epochs::bump(image, &request).map(Answer::BumpLeaderEpochs)
+                decide::leader_epochs::bump(image, &request).map(Said::BumpLeaderEpochs)
             }
         }
     }
 
-    /// Writes the batches of a decision, all of them or none; false where they were refused. There is room
+    /// Writes the batches of a decision, all of them or none. There is room
     /// for all before the first is written; where others take it in between, those before it stay, each a
     /// whole.
-    fn write(&mut self, batches: Vec<Vec<MetadataRecord>>) -> Result<bool, ControllerError> {
-        let Some(epoch) = self.leading else { return Ok(false) };
+    fn write(&mut self, batches: Vec<Vec<MetadataRecord>>) -> Result<Result<(), Undecided>, ControllerError> {
+        let Some(epoch) = self.leading else { return Ok(Err(Undecided::NotController)) };
         let images = match self.state.try_apply(&batches) {
             Ok(images) => images,
             Err(error) => {
                 let why =
                     format!("a decision of the controller contradicts its image and is dropped: {error}");
-                return Ok(self.refused(Refused::Impossible, &why));
+                self.say(Refused::Impossible, &why);
+                return Ok(Err(Undecided::Impossible));
             }
         };
         let has_room = if batches.len() > 1 { self.log.has_room_for(&batches) } else { Ok(true) };
@@ -419,7 +432,8 @@ impl Controller {
             Ok(true) => {}
             Ok(false) => {
                 let why = format!("there is no room for {} batches in the metadata log", batches.len());
-                return Ok(self.refused(Refused::NoRoom, &why));
+                self.say(Refused::NoRoom, &why);
+                return Ok(Err(Undecided::NoRoom));
             }
             Err(error) => return self.not_written(error),
         }
@@ -432,31 +446,32 @@ impl Controller {
             self.state.push(image, delta, Provenance { offset, epoch, timestamp });
             self.written_at_ms = timestamp.0;
         }
-        Ok(true)
+        Ok(Ok(()))
     }
 
     /// A decision was not written; where the reason is of the disk and does not pass, nothing can be.
-    fn not_written(&mut self, error: MetadataLogError) -> Result<bool, ControllerError> {
+    fn not_written(&mut self, error: MetadataLogError) -> Result<Result<(), Undecided>, ControllerError> {
         match error {
             // What is asked or configured is checked before; what is missed there ends no process.
             MetadataLogError::Unencodable(error) => {
                 let why =
                     format!("a decision of the controller does not fit its record and is dropped: {error}");
-                Ok(self.refused(Refused::Impossible, &why))
+                self.say(Refused::Impossible, &why);
+                Ok(Err(Undecided::Impossible))
             }
             error if error.is_full() => {
-                Ok(self.refused(Refused::NoRoom, &format!("there is no room for the metadata log: {error}")))
+                self.say(Refused::NoRoom, &format!("there is no room for the metadata log: {error}"));
+                Ok(Err(Undecided::NoRoom))
             }
             error => Err(error.into()),
         }
     }
 
-    /// Says why a decision is not written, in so many lines a minute: a full disk is tried again and again.
-    fn refused(&mut self, reason: Refused, why: &str) -> bool {
+    /// Says why something is not written, in so many lines a minute: a full disk is tried again and again.
+    fn say(&mut self, reason: Refused, why: &str) {
         if let Some(remark) = self.remarks.may_say(reason, rt::now()) {
             tracing::error!("{why}{remark}");
         }
-        false
     }
 
     /// Writes an empty record where nothing else was written for long, so that the high watermark's age
@@ -464,8 +479,8 @@ impl Controller {
     fn keep_moving(&mut self) -> Result<(), ControllerError> {
         let limit = self.config.metadata_log.max_idle_interval_ms;
         if limit > 0 && self.now().0 - self.written_at_ms >= limit {
-            self.write(vec![vec![NoOpRecord::default().into()]])?;
-            // Also where the disk was full: it is tried again after another such silence, not at once.
+            // Also where the disk is full: it is tried again after another such silence, not at once.
+            let _ = self.write(vec![vec![NoOpRecord::default().into()]])?;
             self.written_at_ms = self.now().0;
         }
         Ok(())
@@ -501,12 +516,21 @@ impl Controller {
         let overdue = interval > 0 && self.now().0 - self.snapshot_at_ms >= interval;
         let committed = self.state.committed().clone();
         let end = committed.provenance().offset.plus(1);
-        if !(grown || overdue) || end <= self.snapshot_end {
+        let is_put_off = self.now().0 < self.no_snapshot_before_ms;
+        if !(grown || overdue) || is_put_off || end <= self.snapshot_end {
             return Ok(());
         }
         let id = SnapshotId { end_offset: end, epoch: committed.provenance().epoch };
-        self.log.write_snapshot(id, &committed.to_records(), self.now())?;
-        (self.snapshot_end, self.snapshot_at_ms) = (end, self.now().0);
+        match self.log.write_snapshot(id, &committed.to_records(), self.now()) {
+            Ok(()) => (self.snapshot_end, self.snapshot_at_ms) = (end, self.now().0),
+            // The log holds all that would be in it, so nothing is lost by waiting for room.
+            Err(error) if error.is_full() => {
+                self.say(Refused::NoRoomForSnapshot, &format!("no snapshot of the metadata: {error}"));
+                self.no_snapshot_before_ms = self.now().0 + SNAPSHOT_AGAIN_MS;
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
         // What the new snapshot makes unnecessary goes at once.
         self.shortened_at_ms = 0;
         Ok(())

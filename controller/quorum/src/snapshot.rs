@@ -3,9 +3,9 @@
 //! A snapshot is named by the offset and epoch it ends with. It begins with a SnapshotHeader and ends with
 //! a SnapshotFooter; one without its footer was not finished and counts for nothing.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use bytes::Bytes;
 use tarn_log::Disk;
@@ -53,6 +53,18 @@ pub enum SnapshotError {
     /// A record does not fit.
     #[error(transparent)]
     Unencodable(#[from] EncodeError),
+}
+
+impl SnapshotError {
+    /// True where there was no room for it.
+    pub fn is_full(&self) -> bool {
+        match self {
+            SnapshotError::Io { cause, .. } => {
+                matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            SnapshotError::Malformed { .. } | SnapshotError::Unencodable(_) => false,
+        }
+    }
 }
 
 impl fmt::Display for SnapshotId {

@@ -19,7 +19,8 @@ const COMMAND: Duration = Duration::from_secs(60);
 const SHOWN: Duration = Duration::from_secs(60);
 
 /// The cluster id of every Tarn that these tests start, but for copies and sources.
-pub const CLUSTER_ID: &str = "VGFybkRlc3RpbmF0aW9uQQ";
+pub const NODE_ID: &str = "1";
+const CLUSTER_ID: &str = "VGFybkRlc3RpbmF0aW9uQQ";
 
 /// That of a Tarn that is another one's source.
 pub const SOURCE_CLUSTER_ID: &str = "QVRhcm5Bc1RoZVNvdXJjZQ";
@@ -145,6 +146,11 @@ impl Tarn {
     /// Where it does not run.
     pub fn exports_from_outside(&self) -> PathBuf {
         self.seen_from_outside(&self.exports())
+    }
+
+    /// This node's directory in an export directory that it was given.
+    pub fn in_exports(&self, given: &Path) -> PathBuf {
+        given.join(self.cluster_id()).join(NODE_ID)
     }
 
     /// Mounts the disk of the export directory anew, `ro` or `rw`.
@@ -481,7 +487,7 @@ impl Tarn {
             format!("PLAINTEXT://{},CONTROLLER://{}", self.bootstrap(), local(self.controller_port));
         let mut lines: Vec<(String, String)> = [
             ("process.roles", "broker,controller".to_string()),
-            ("node.id", "1".to_string()),
+            ("node.id", NODE_ID.to_string()),
             ("controller.quorum.voters", format!("1@{}", local(self.controller_port))),
             ("listeners", listeners.clone()),
             ("advertised.listeners", listeners),

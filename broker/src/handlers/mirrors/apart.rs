@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn of_a_compacted_log_all_would_go() {
-        let Some(Err((_, said))) = Alignment::LocalRecords(divergence(20, true)).truncation(Allowed::default())
+        let Some(Err((_, said))) =
+            Alignment::LocalRecords(divergence(20, true)).truncation(Allowed::default())
         else {
             panic!("it fails")
         };

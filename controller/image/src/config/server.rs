@@ -16,6 +16,7 @@ use thiserror::Error;
 use super::table;
 use crate::effective::{StaticConfigs, topic};
 use crate::limits::{CORES_MAX, CPU_MAX};
+pub use directories::MirrorExports;
 pub use listeners::{Listener, host_and_port};
 use reader::Reader;
 
@@ -45,7 +46,7 @@ pub struct ServerConfig {
     /// `metadata.log.dir`, or the first of `log_dirs`.
     pub metadata_log_dir: PathBuf,
     /// `tarn.mirror.export.dir`, or `mirror-exports` in `metadata_log_dir`.
-    pub mirror_export_dir: PathBuf,
+    pub mirror_exports: MirrorExports,
     /// The metadata log.
     pub metadata_log: MetadataLogConfig,
     /// Topics as they are created.
@@ -285,7 +286,7 @@ fn read(reader: &Reader<'_>, given: &StaticConfigs) -> Result<ServerConfig, Conf
         quorum: quorum(reader, node_id, roles)?,
         log_dirs: directories.logs,
         metadata_log_dir: directories.metadata_log,
-        mirror_export_dir: directories.mirror_exports,
+        mirror_exports: directories.mirror_exports,
         metadata_log: metadata_log(reader)?,
         topics: TopicDefaults {
             num_partitions: reader.number("num.partitions")?,

@@ -13,7 +13,7 @@ use tarn_image::{DesiredState, MetadataImage};
 use tarn_log::{Descriptors, Disk, LogDir, RealDisk};
 use tarn_quorum::decide::partitions::Grower;
 use tarn_quorum::format::{self, FormatOptions, Formatted, Quorum};
-use tarn_quorum::{ControllerHandle, ControllerOptions, ImageUpdate, server};
+use tarn_quorum::{ControllerHandle, ControllerOptions, ImageUpdate, Undecided, server};
 use tarn_record::{BrokerId, PartitionIndex, Timestamp};
 use tarn_runtime as rt;
 use tarn_transport::limits::REMARKS_MAX;
@@ -148,7 +148,7 @@ fn a_decision_of_several_batches_is_written_whole_or_not_at_all() {
         register(&ask).await;
         filling.leave(100);
         let refused = ask.create_mirror(mirror_request()).await.map(|answered| answered.response);
-        assert!(refused.is_err(), "the feature and the mirror are two batches: {refused:?}");
+        assert_eq!(refused, Err(Undecided::NoRoom), "the feature and the mirror are two batches");
         filling.leave(u64::MAX);
         create(&ask, "t", 1).await;
         let newest = published.lock().expect("no test panicked").last().expect("something").image.clone();
@@ -179,6 +179,40 @@ fn a_full_disk_is_tried_again_after_a_while_and_not_without_pause() {
         // write has torn is closed, and another begun.
         let at_most = 3 * (waited.as_millis() as u64 / IDLE_MS + 1);
         assert!(refused <= at_most, "{refused} writes in {waited:?}");
+        filling.leave(u64::MAX);
+        create(&ask, "t", 1).await;
+        published.lock().expect("no test panicked").last().expect("something").image.clone()
+    });
+}
+
+#[test]
+fn a_snapshot_that_finds_no_room_is_put_off_and_ends_nothing() {
+    const OVERDUE: Duration = Duration::from_millis(300);
+    let dir = tempfile::tempdir().expect("a directory");
+    let interval = format!(
+        "metadata.log.max.snapshot.interval.ms={}\nmetadata.max.idle.interval.ms=0\n",
+        OVERDUE.as_millis()
+    );
+    let config = config(dir.path(), &interval);
+    make_ready(&config);
+    let disk = Arc::new(NearlyFull::new());
+    let filling = disk.clone();
+    run_on(disk, &config, |ask, published| async move {
+        register(&ask).await;
+        let mut names = forty_names();
+        while filling.refused() == 0 {
+            filling.leave(u64::MAX);
+            let name = names.next().expect("one of so many is not in a snapshot yet when the disk is full");
+            create(&ask, &name, 1).await;
+            filling.leave(0);
+            let full = rt::now();
+            while filling.refused() == 0 && full.elapsed() < 4 * OVERDUE {
+                rt::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        rt::sleep(2 * OVERDUE).await;
+        assert_eq!(filling.refused(), 1, "it is not tried without pause");
+        ask.describe_quorum(DescribeQuorumRequest::default()).await.expect("it answers what needs no room");
         filling.leave(u64::MAX);
         create(&ask, "t", 1).await;
         published.lock().expect("no test panicked").last().expect("something").image.clone()

@@ -5,6 +5,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use tarn_record::BrokerId;
+
 use super::ConfigError;
 use super::reader::Reader;
 
@@ -17,11 +19,36 @@ const EXPORTS_NAME: &str = "mirror-exports";
 /// How Kafka and Tarn end the names of directories that are out of the way.
 const SET_ASIDE: [&str; 3] = ["-delete", "-stray", "-future"];
 
+/// The directory for what a node cuts off logs for a mirror.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MirrorExports {
+    /// It lies beside the metadata log, where no other node is.
+    Own(PathBuf),
+    /// `tarn.mirror.export.dir`: nodes of this cluster and of others may have been given the same.
+    Given(PathBuf),
+}
+
+impl MirrorExports {
+    /// The directory of one node, in which no other one copies.
+    pub fn of_node(&self, cluster_id: &str, node: BrokerId) -> PathBuf {
+        match self {
+            MirrorExports::Own(path) => path.clone(),
+            MirrorExports::Given(path) => path.join(cluster_id).join(node.to_string()),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            MirrorExports::Own(path) | MirrorExports::Given(path) => path,
+        }
+    }
+}
+
 /// See the module.
 pub(super) struct Directories {
     pub(super) logs: Vec<PathBuf>,
     pub(super) metadata_log: PathBuf,
-    pub(super) mirror_exports: PathBuf,
+    pub(super) mirror_exports: MirrorExports,
 }
 
 impl Directories {
@@ -36,10 +63,10 @@ impl Directories {
         };
         let metadata_log = reader.optional("metadata.log.dir")?.map_or(first, PathBuf::from);
         let mirror_exports = match reader.optional(EXPORTS)? {
-            Some(given) => PathBuf::from(given),
-            None => metadata_log.join(EXPORTS_NAME),
+            Some(given) => MirrorExports::Given(PathBuf::from(given)),
+            None => MirrorExports::Own(metadata_log.join(EXPORTS_NAME)),
         };
-        let is_a_place_of = |dir: &PathBuf| is_a_logs_place(dir, &mirror_exports);
+        let is_a_place_of = |dir: &PathBuf| is_a_logs_place(dir, mirror_exports.path());
         if logs.iter().any(is_a_place_of) || is_a_place_of(&metadata_log) {
             return Err(
                 reader.refuse(EXPORTS, "it is a log directory, or would be taken for a partition in one")
@@ -90,14 +117,25 @@ mod tests {
 
     #[test]
     fn exports_lie_beside_the_metadata_log_where_nothing_else_is_said() {
-        let exports = |more: &[(&str, &str)]| read(more).map(|found| found.mirror_exports);
+        let exports = |more: &[(&str, &str)]| {
+            read(more).map(|found| found.mirror_exports.of_node("cluster", BrokerId(7)))
+        };
         assert_eq!(exports(&[]), Ok(PathBuf::from("/a/mirror-exports")));
         assert_eq!(exports(&[("metadata.log.dir", "/m")]), Ok(PathBuf::from("/m/mirror-exports")));
-        assert_eq!(exports(&[(EXPORTS, "/e")]), Ok(PathBuf::from("/e")));
+        assert_eq!(exports(&[(EXPORTS, "/e")]), Ok(PathBuf::from("/e/cluster/7")));
         assert_eq!(
             exports(&[(EXPORTS, "/a/exports/of-mirrors")]),
-            Ok(PathBuf::from("/a/exports/of-mirrors"))
+            Ok(PathBuf::from("/a/exports/of-mirrors/cluster/7"))
         );
+    }
+
+    #[test]
+    fn nodes_that_are_given_the_same_directory_have_one_of_their_own_in_it() {
+        let given = MirrorExports::Given(PathBuf::from("/e"));
+        let of: std::collections::BTreeSet<_> = [("a", 1), ("a", 2), ("b", 1)]
+            .map(|(cluster, node)| given.of_node(cluster, BrokerId(node)))
+            .into();
+        assert_eq!(of.len(), 3, "{of:?}");
     }
 
     #[test]

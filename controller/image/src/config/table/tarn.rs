@@ -31,7 +31,8 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     "tarn.mirror.fetch.memory.bytes": Long = "134217728", AtLeast(1048576), ReadOnly;
     /// Largest batch that is mirrored.
     "tarn.mirror.batch.max.bytes": Int = "104857600", AtLeast(1048576), ReadOnly;
-    /// Where records are kept that were cut off for a mirror; unset for `mirror-exports` beside the metadata log.
+    /// Where records are kept that were cut off for a mirror, in `<cluster id>/<node id>` of it, so that several nodes
+    /// may have the same; unset for `mirror-exports` beside the metadata log.
     "tarn.mirror.export.dir": String = null, NonEmpty, ReadOnly;
     /// Address of metrics and console, as `host:port`; unset for none.
     "tarn.admin.listener": String = null, NonEmpty, ReadOnly;
