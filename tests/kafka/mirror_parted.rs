@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tarn_tests::cluster::Cluster;
 use tarn_tests::compare::{assert_identical, await_mirrored};
 use tarn_tests::exports::{exported, exports};
@@ -125,7 +126,13 @@ fn a_compacted_topic_is_mirrored_again_whole_and_no_key_is_lost() {
     tarn.mirror("stop", &["--mirror", "m", "--topics", "keyed"]).ok();
     let here = keyed(40..60, "here");
     write_keyed(&tarn.bootstrap(), "keyed", &here);
-    tarn.mirror("start", &["--mirror", "m", "--topics", "keyed", "--allow-truncation"]).ok();
+    let allowed = ["--mirror", "m", "--topics", "keyed", "--allow-truncation"];
+    let dry = tarn.mirror("start", &[&allowed[..], &["--dry-run", "--json"]].concat()).ok();
+    let dry: Value = serde_json::from_str(&dry).unwrap_or_else(|error| panic!("{error} in {dry}"));
+    let told = &dry["truncations"][0];
+    // The reset record is at 50.
+    assert_eq!((&told["from"], &told["to"], told.get("records")), (&json!(0), &json!(71), None), "{told}");
+    tarn.mirror("start", &allowed).ok();
     await_mirrored(&source.bootstrap(), &tarn.bootstrap(), wanted, COPIED);
     assert_identical(&source.bootstrap(), &tarn.bootstrap(), wanted);
     let exports = exports_of(&tarn, "keyed");

@@ -58,6 +58,8 @@ impl Partition {
             DesiredState::Paused => {
                 Some((failed.reason?, format!("{message}; the topic is paused: resume it first").into()))
             }
+            // Another command has come since, and it is tried again.
+            DesiredState::Mirroring if self.is_older(failed) => None,
             _ => Some((failed.reason?, message)),
         }
     }
@@ -83,5 +85,34 @@ impl Partition {
             MirrorState::Failed => -1,
             _ => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Bound, Persisted};
+    use super::*;
+    use tarn_image::mirrors::Truncation;
+    use tarn_record::Epoch;
+
+    #[test]
+    fn why_it_failed_is_not_said_any_more_once_it_is_tried_again() {
+        let shown = |desired, version| {
+            let truncation = Truncation::Refused;
+            let bound = Bound { desired, version, leader_epoch: Epoch(1), truncation };
+            let mut partition = Partition::new(bound);
+            partition.state_read(Persisted {
+                state: Some(MirrorState::Failed),
+                version: 4,
+                reason: Some(Reason::SourceTruncated),
+                message: Some("it has lost some".into()),
+                ..Persisted::default()
+            });
+            (partition.state(), partition.trouble().map(|(reason, _)| reason))
+        };
+        let truncated = Some(Reason::SourceTruncated);
+        assert_eq!(shown(DesiredState::Mirroring, 4), (MirrorState::Failed, truncated));
+        assert_eq!(shown(DesiredState::Mirroring, 5), (MirrorState::LogAlignment, None));
+        assert_eq!(shown(DesiredState::Paused, 5), (MirrorState::Failed, truncated), "nothing is tried");
     }
 }
