@@ -171,6 +171,7 @@ fn prepare(config: &Arc<ServerConfig>, dirs: &mut Vec<Arc<LogDir>>) -> Result<Pr
     let files = machine::raise_nofile().map_err(StartError::Machine)?;
     let descriptors = Descriptors::new(directories::descriptors_for_segments(files));
     let layout = Layout::of(config, &machine::available_cpus().map_err(StartError::Machine)?)?;
+    directories::refuse_exports_among_logs(config)?;
     let cluster_id = directories::open_dirs(config, &descriptors, dirs)?;
     directories::refuse_lost_metadata(config, dirs)?;
     let limits = connection_limits(config);

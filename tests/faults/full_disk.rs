@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tarn_log::limits::EXPORT_RESERVE_BYTES;
 use tarn_tests::cluster::Cluster;
@@ -78,6 +78,34 @@ fn a_stop_on_a_full_disk_waits_with_its_reason_and_ends_when_there_is_room() {
         java_program("ReadBack", &arguments, None, LIMIT).ok().lines().count() - 1
     });
     assert_eq!(read, [1001, 501]);
+}
+
+#[test]
+fn a_failover_that_the_controller_has_no_room_to_write_down_waits_for_it_and_says_so() {
+    let mut source = Source::start();
+    let tarn = Tarn::start_wholly_on_small_disk(&TarnOptions::default(), DISK_BYTES);
+    tarn.mirror_from(&source.bootstrap(), "m", "empty");
+    await_mirrored(&source.bootstrap(), &tarn.bootstrap(), |topic| topic == "empty", COPIED);
+    source.node.kill();
+    let filler = tarn.data_from_outside().join("filler");
+    fill(&filler);
+    // What is left of the metadata log's last page is filled with topics.
+    let has_room = |number: &usize| {
+        let name = format!("page.{number}.{}", "x".repeat(200));
+        let created =
+            tarn.command(&["topics", "create", "--bootstrap-server", &tarn.bootstrap(), "--topic", &name]);
+        !created.stderr.contains("the disk of the metadata log is full")
+    };
+    assert!((0..1000).find(|number| !has_room(number)).is_some(), "there is always room");
+
+    let began = Instant::now();
+    let said = tarn.mirror("failover", &["--mirror", "m", "--timeout", "2"]).failed_with(1);
+    assert!(began.elapsed() >= Duration::from_secs(2), "it waits for as long as it is told: {said}");
+    assert!(said.contains("the disk of the metadata log is full"), "{said}");
+    assert!(tarn.describe_mirror("m").iter().all(|one| one.state == "MIRRORING"), "nothing is half done");
+    fs::remove_file(&filler).expect("it is ours");
+    let stopped = reports(&tarn.mirror("failover", &["--mirror", "m", "--json"]).ok());
+    assert_eq!(stopped.len(), 3);
 }
 
 #[test]

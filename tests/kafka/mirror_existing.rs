@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tarn_tests::cluster::Cluster;
 use tarn_tests::compare::{assert_identical, await_mirrored};
 use tarn_tests::tarn::{Tarn, TarnOptions};
+use tarn_tests::tools::tool;
 
 const COPIED: Duration = Duration::from_secs(60);
 const OTHER_CLUSTER: &str = "QW5vdGhlclRhcm5DbHVzdA";
@@ -72,6 +73,23 @@ fn a_topic_of_which_nothing_could_be_mirrored_is_given_back_as_it_was() {
     let refused = here.mirror("start", &filled).failed_with(PRECONDITION);
     assert!(refused.contains("LOCAL_RECORDS") && refused.contains("offsets 0 to "), "{refused}");
     assert_eq!(records(&here, "filled"), before + 1);
+}
+
+#[test]
+fn a_topic_with_more_partitions_than_the_source_has_is_refused_for_that() {
+    let (source, here) = two_clusters();
+    here.create_mirror("m", &[("bootstrap.servers", &source.bootstrap())]).ok();
+    let grow = ["--bootstrap-server", &here.bootstrap(), "--alter", "--topic", "filled", "--partitions", "4"];
+    tool("TopicCommand", &grow).ok();
+    let before = records(&here, "filled");
+    // Consent to drop records does not help, so it is not advised.
+    for consent in [&[][..], &["--allow-truncation"]] {
+        let start = [&["--mirror", "m", "--topics", "filled"][..], consent].concat();
+        let refused = here.mirror("start", &start).failed_with(PRECONDITION);
+        assert!(refused.contains("4 partitions here and 2 at the source"), "{refused}");
+        assert!(!refused.contains("LOCAL_RECORDS"), "{refused}");
+    }
+    assert_eq!(records(&here, "filled"), before);
 }
 
 #[test]

@@ -12,6 +12,9 @@ pub(crate) enum Failure {
     /// It was tried and did not work.
     #[error("{0}")]
     Failed(String),
+    /// It cannot be done now, and nothing was done: asked again, it may be.
+    #[error("{0}")]
+    NotNow(String),
     /// It was asked for wrongly.
     #[error("{0}")]
     Usage(String),
@@ -28,7 +31,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Failure::ReaderGone => 0,
-            Failure::Failed(_) => 1,
+            Failure::Failed(_) | Failure::NotNow(_) => 1,
             Failure::Usage(_) => 2,
             Failure::Precondition(_) => 3,
         }

@@ -1,11 +1,11 @@
 //! Taking the log directories: formatted, ours, and locked for as long as the node runs.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tarn_image::MetadataImage;
-use tarn_image::config::server::ServerConfig;
+use tarn_image::config::server::{ServerConfig, is_a_logs_place};
 use tarn_log::{Descriptors, Disk, LogDir, RealDisk};
 use tarn_quorum::metadata_log;
 use tarn_record::{Offset, TopicId};
@@ -48,6 +48,25 @@ pub(super) fn open_dirs(
         }
     }
     Ok(cluster.unwrap_or_default())
+}
+
+/// Refuses to export into a log directory, or a partition in one, by whatever links: a topic that is deleted, or a
+/// start that looks for strays, would take the exports along.
+pub(super) fn refuse_exports_among_logs(config: &ServerConfig) -> Result<(), StartError> {
+    let exports = resolved(config.mirror_exports.path());
+    let mut dirs = config.log_dirs.iter().chain([&config.metadata_log_dir]);
+    match dirs.find(|dir| is_a_logs_place(&resolved(dir), &exports)) {
+        Some(dir) => Err(StartError::ExportsAmongLogs { exports, dir: dir.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// The path without links, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let path = &std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let Some((above, real)) = there else { return path.to_owned() };
+    path.strip_prefix(above).map_or(real.clone(), |rest| real.join(rest))
 }
 
 /// Refuses to begin a cluster anew over partitions that are there: an empty metadata log beside them was lost.

@@ -45,6 +45,17 @@ pub enum StartError {
         /// Why.
         cause: LogDirError,
     },
+    /// What is cut off logs would be kept in one.
+    #[error(
+        "tarn.mirror.export.dir leads to {}, which is the log directory {} or would be taken for a partition in it",
+        exports.display(), dir.display()
+    )]
+    ExportsAmongLogs {
+        /// The directory for exports, without links.
+        exports: PathBuf,
+        /// The log directory.
+        dir: PathBuf,
+    },
     /// There are partitions, and no metadata.
     #[error(
         "the metadata log in {} holds nothing, but there are {partitions} partitions in the log directories: it was \

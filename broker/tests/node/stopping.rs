@@ -55,6 +55,26 @@ fn a_start_that_is_refused_after_its_controller_has_begun_leaves_the_clean_mark(
 }
 
 #[test]
+fn exports_are_not_kept_among_logs_by_whatever_link_they_get_there() {
+    let files = Running::new("").stop();
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let link = elsewhere.path().join("link");
+    std::os::unix::fs::symlink(files.path(), &link).expect("it is new");
+    let kept_in = |path: &Path| {
+        let more = format!("tarn.mirror.export.dir={}\n", path.display());
+        Broker::start(running::config(files.path(), &more)).map(drop)
+    };
+    for place in ["", "orders-0", "orders-0/below", "orders-0.17-delete"] {
+        let refused = kept_in(&link.join(place)).expect_err("it is a log directory's own");
+        assert!(matches!(refused, StartError::ExportsAmongLogs { .. }), "{refused}");
+    }
+    std::fs::create_dir(files.path().join("kept")).expect("it is new");
+    let again =
+        Running::again_with(files.path(), &format!("tarn.mirror.export.dir={}/kept\n", link.display()));
+    drop(again);
+}
+
+#[test]
 fn a_metadata_log_that_was_lost_is_not_begun_anew_over_partitions() {
     let node = Running::new("");
     node.client().create("t", 1, &[]);

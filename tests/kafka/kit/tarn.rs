@@ -108,8 +108,21 @@ impl Tarn {
     /// Where the kernel gives an unprivileged user no mount namespace; otherwise as `start` does.
     pub fn start_on_small_disk(options: &TarnOptions, bytes: u64) -> Tarn {
         let mut tarn = Tarn::unformatted(options);
-        tarn.disk = Some(SmallDisk { of: OnDisk::Logs, bytes });
         tarn.options.properties.push(("metadata.log.dir".to_string(), tarn.metadata().display().to_string()));
+        tarn.start_on_disk(bytes)
+    }
+
+    /// The same with the metadata log on that disk too.
+    ///
+    /// # Panics
+    /// As `start_on_small_disk` does.
+    pub fn start_wholly_on_small_disk(options: &TarnOptions, bytes: u64) -> Tarn {
+        Tarn::unformatted(options).start_on_disk(bytes)
+    }
+
+    fn start_on_disk(self, bytes: u64) -> Tarn {
+        let mut tarn = self;
+        tarn.disk = Some(SmallDisk { of: OnDisk::Logs, bytes });
         tarn.write_config();
         fs::create_dir(tarn.data()).expect("the temporary directory is writable");
         tarn.start_again();

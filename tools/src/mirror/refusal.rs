@@ -20,6 +20,7 @@ pub(super) fn check(code: i16, message: Option<&str>) -> Result<(), Failure> {
         {
             Err(Failure::Precondition(why))
         }
+        Err(Failure::Failed(why)) if ErrorCode(code).is_retriable() => Err(Failure::NotNow(why)),
         said => said,
     }
 }
@@ -145,6 +146,7 @@ fn is_about_state(code: ErrorCode) -> bool {
             | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
             | ErrorCode::CLUSTER_MIRROR_NOT_EMPTY
             | ErrorCode::INCONSISTENT_TOPIC_ID
+            | ErrorCode::INVALID_PARTITIONS
             | ErrorCode::TOPIC_ALREADY_IN_CLUSTER_MIRROR
             | ErrorCode::TOPIC_NOT_IN_CLUSTER_MIRROR
             | ErrorCode::MIRROR_TOPIC_ALREADY_PAUSED

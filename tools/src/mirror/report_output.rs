@@ -71,8 +71,8 @@ fn at_risk(reports: &[Report]) -> String {
     let mut parts = Vec::new();
     if unknown > 0 {
         parts.push(format!(
-            "Partitions of which nothing is known, because the source has not answered since Tarn started or they were \
-             begun: {unknown} of {}",
+            "Partitions of which nothing is known, because since Tarn started or they were begun the source has not \
+             answered, or has lost records that are here: {unknown} of {}",
             reports.len()
         ));
     }
@@ -247,8 +247,8 @@ mod tests {
         );
         assert_eq!(
             at_risk(&[report(Some(1510), 2), report(Some(10), 0), report(None, 0)]),
-            "Partitions of which nothing is known, because the source has not answered since Tarn started or they were \
-             begun: 1 of 3; missing records that the source had at its last answer: 1,500, of 1 partition; that was \
+            "Partitions of which nothing is known, because since Tarn started or they were begun the source has not \
+             answered, or has lost records that are here: 1 of 3; missing records that the source had at its last answer: 1,500, of 1 partition; that was \
              up to 2.5 s old when they were stopped, and what it took since is not known; aborted transactions: 2"
         );
         let nothing = at_risk(&[report(None, 0)]);

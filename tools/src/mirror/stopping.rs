@@ -39,7 +39,18 @@ pub(super) async fn stop(arguments: StopArguments, style: Style) -> Result<(), F
     let (topics, address) = (patterns::checked(&topics)?, named.address());
     let (mirror, run) = (named.mirror, Run::of(how.dry_run));
     let cluster = Cluster::connect(&named.connect).await?;
-    let asked = ask(&cluster, Change::Stop, &mirror, &topics, run);
+    let deadline = how.timeout.map(|seconds| began + Duration::from_secs(seconds));
+    let waits = run == Run::Real && !how.no_wait;
+    let asked = async {
+        loop {
+            match ask(&cluster, Change::Stop, &mirror, &topics, run).await {
+                // A controller that cannot write has taken nothing down, and on that day nobody asks again for us.
+                Err(Failure::NotNow(why)) if waits && !is_over(deadline) => eprintln!("{mirror}: {why}"),
+                asked => return asked,
+            }
+            sleep(SAY_AGAIN).await;
+        }
+    };
     let Answer { topics, refused, .. } = while_waiting("asking the controller", asked).await?;
     let asked = Asked { change: Change::Stop, mirror: &mirror, run };
     let told = Changed { topics: &topics, refused: &refused, ..Changed::default() };
@@ -59,7 +70,6 @@ pub(super) async fn stop(arguments: StopArguments, style: Style) -> Result<(), F
         change_output::changed(&mut stdout().lock(), &asked, &told, style)?;
         return of_topics(&refused);
     }
-    let deadline = how.timeout.map(|seconds| began + Duration::from_secs(seconds));
     let waited = wait_until_writable(&cluster, &mirror, &topics, deadline).await;
     if waited.is_err() {
         return refusal::after(waited, of_topics(&refused));
@@ -105,6 +115,10 @@ pub(super) async fn failover(arguments: FailoverArguments, style: Style) -> Resu
     stop(StopArguments { named, topics, how }, style).await
 }
 
+fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
 async fn wait_until_writable(
     cluster: &Cluster,
     mirror: &str,
@@ -112,10 +126,24 @@ async fn wait_until_writable(
     deadline: Option<Instant>,
 ) -> Result<(), Failure> {
     let line = Line::spinner(format!("{mirror}: stopping"));
-    let (mut said, mut seen) = (Instant::now(), Instant::now());
+    let (mut said, mut seen, mut answered) = (Instant::now(), Instant::now(), Instant::now());
     let mut pause = LOOK_AGAIN.0;
     loop {
-        let partitions = standing::read(cluster, Some(mirror), Some(topics)).await?.partitions;
+        let partitions = match standing::read(cluster, Some(mirror), Some(topics)).await {
+            Ok(read) => read.partitions,
+            // It may be restarted, or be busy: the stop was taken down, and goes on through that.
+            Err(Failure::Failed(why) | Failure::NotNow(why)) => {
+                if deadline.map_or(answered.elapsed() >= PATIENCE, |_| is_over(deadline)) {
+                    let why = format!("{why}; the stop was taken down, and goes on where {mirror} is");
+                    return Err(Failure::Failed(why));
+                }
+                eprintln!("{mirror}: {why}");
+                sleep(SAY_AGAIN).await;
+                continue;
+            }
+            Err(other) => return Err(other),
+        };
+        answered = Instant::now();
         let waiting: Vec<&Standing> = partitions.iter().filter(|partition| !is_writable(partition)).collect();
         if waiting.is_empty() && !partitions.is_empty() {
             return Ok(());
@@ -126,7 +154,7 @@ async fn wait_until_writable(
             return Err(Failure::Failed(format!("mirror {mirror} shows none of these topics any more")));
         }
         let progress = progress(mirror, &partitions, &waiting);
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if is_over(deadline) {
             return Err(Failure::Failed(format!("not stopped in time, and goes on: {progress}")));
         }
         if line.is_hidden() && said.elapsed() >= SAY_AGAIN {

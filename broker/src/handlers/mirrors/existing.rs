@@ -187,6 +187,11 @@ fn begun(core: &Rc<Core>, mirror: &str, topic: &StartMirrorTopic, asked: Asked) 
         let why = format!("the topic has the id {} here and {there} at the source", here.id);
         return Begun::Not(Refusal::new(ErrorCode::INCONSISTENT_TOPIC_ID, Reason::TopicIdConflict, why));
     }
+    // More partitions than the source has are refused whatever is in them.
+    let partitions_max = usize::try_from(topic.num_partitions).unwrap_or(usize::MAX);
+    if here.partitions.len() > partitions_max.max(1) {
+        return Begun::Anew;
+    }
     // Of a mirror that does not exist nothing is known.
     if asked == Asked::Nothing || view.image().mirror(mirror).is_none() {
         return Begun::Anew;

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use tarn_mirror::reasons::Reason;
+use tarn_quorum::Undecided;
 use tarn_wire::ErrorCode;
 use tarn_wire::messages as m;
 
@@ -16,12 +17,20 @@ macro_rules! verbs {
         $seen async fn $name(core: &Rc<Core>, request: m::$request) -> m::$response {
             let decided = core.decided(core.node().controller().$ask(request)).await;
             decided.unwrap_or_else(|error| m::$response {
-                error_code: ErrorCode::COORDINATOR_NOT_AVAILABLE.0,
+                error_code: undecided(error).0,
                 error_message: Some(format!("{}: {error}", Reason::ControllerUnavailable).into()),
                 ..Default::default()
             })
         })*
     };
+}
+
+/// What is told of a decision that there is none of: asked again, there is one, but where it contradicts itself.
+fn undecided(error: Undecided) -> ErrorCode {
+    match error {
+        Undecided::NotController | Undecided::NoRoom => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        Undecided::Impossible => ErrorCode::UNKNOWN_SERVER_ERROR,
+    }
 }
 
 verbs! {

@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::table;
 use crate::effective::{StaticConfigs, topic};
 use crate::limits::{CORES_MAX, CPU_MAX};
-pub use directories::MirrorExports;
+pub use directories::{MirrorExports, is_a_logs_place};
 pub use listeners::{Listener, host_and_port};
 use reader::Reader;
 

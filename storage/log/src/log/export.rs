@@ -166,7 +166,7 @@ fn prepare(disk: &dyn Disk, dir: &Path, home: &Home) -> Result<PathBuf, LogError
         sync_dir(disk, parent(name))?;
     }
     let entries = disk.list(&place).map_err(|cause| LogError::io("list", &place, cause))?;
-    for left in entries.iter().filter(|entry| entry.name.ends_with(UNFINISHED_SUFFIX)) {
+    for left in entries.iter().filter(|entry| entry.is_dir && entry.name.ends_with(UNFINISHED_SUFFIX)) {
         remove(disk, &place.join(&left.name))?;
     }
     Ok(place)

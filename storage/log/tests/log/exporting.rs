@@ -92,6 +92,8 @@ fn copies_of_one_moment_have_names_of_their_own_and_what_was_left_incomplete_goe
     let left = exports(&world).join("orders-0").join("3-9.17.tmp");
     fs::create_dir_all(&left).unwrap();
     fs::write(left.join("00000000000000000003.log"), b"half").unwrap();
+    // A file is nobody's copy, whatever it is called.
+    fs::write(left.with_file_name("notes.tmp"), b"mine").unwrap();
     for epoch in [4, 5] {
         let exported = log.export_job(Offset(30)).run(&dir(&world), NOW, || true).unwrap().unwrap();
         assert!(!exported.was_there);
@@ -102,7 +104,8 @@ fn copies_of_one_moment_have_names_of_their_own_and_what_was_left_incomplete_goe
         mirror(&mut log, &other).unwrap();
     }
     let names = [0, 1].map(|after| format!("30-40.{}", NOW.0 + after));
-    assert_eq!(listed(&exports(&world).join("orders-0")), names);
+    let found = listed(&exports(&world).join("orders-0"));
+    assert_eq!(found, [&names[..], &["notes.tmp".to_owned()]].concat());
 }
 
 #[test]

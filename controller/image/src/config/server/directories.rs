@@ -37,7 +37,8 @@ impl MirrorExports {
         }
     }
 
-    fn path(&self) -> &Path {
+    /// The directory, as it was given.
+    pub fn path(&self) -> &Path {
         match self {
             MirrorExports::Own(path) | MirrorExports::Given(path) => path,
         }
@@ -95,8 +96,9 @@ fn log_dirs(reader: &Reader<'_>) -> Result<Vec<PathBuf>, ConfigError> {
     Ok(dirs)
 }
 
-/// True where `path` is the log directory `dir`, or lies in what the node would take for a partition of it.
-fn is_a_logs_place(dir: &Path, path: &Path) -> bool {
+/// True where `path` is the log directory `dir`, or lies in what the node would take for a partition of it. Links are
+/// not followed.
+pub fn is_a_logs_place(dir: &Path, path: &Path) -> bool {
     let Ok(below) = path.strip_prefix(dir) else { return false };
     match below.components().next() {
         None => true,
