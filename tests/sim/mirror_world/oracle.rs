@@ -417,6 +417,13 @@ impl Oracle {
             self.log = self.before_cuts.swap_remove(which).log;
         }
         self.log.truncate(length);
+        // Where the log starts lower again, what the first batch has replaced does not come back with it.
+        let hidden = self.log.len().saturating_sub(found.batches.len());
+        let mut index = 0;
+        self.log.retain(|batch| {
+            index += 1;
+            index > hidden || batch.next <= found.start
+        });
         self.before_cuts.clear();
         (self.start, self.end, self.begun_at) = (found.start, found.end, 0);
         // What a cut was to drop was not promised any more.
