@@ -2,8 +2,8 @@
 //!
 //! At the stop a log that is being copied is copied no further, and one that is being opened again is waited
 //! for, so that none comes after the last. Then the replica is given up, so that nothing is appended and
-//! whatever waits on it is answered; then a flush that is in flight ends; only then is the log closed, on the
-//! thread that may wait for the disk.
+//! whatever waits on it is answered; then a flush that is in flight ends; only then are the logs closed, all
+//! of a core together, on the thread that may wait for the disk.
 
 use std::rc::Rc;
 
@@ -29,7 +29,7 @@ pub(crate) async fn close_logs(core: &Rc<Core>, mut replicas: Vec<Replica>) -> V
     let partitions: Vec<_> = replicas.iter().map(Replica::partition).collect();
     core.flushes_ended(&partitions).await;
     let run = move || -> Result<Vec<CheckpointEntry>, LogError> {
-        replicas.iter_mut().try_for_each(Replica::close)?;
+        Replica::close_all(&mut replicas)?;
         Ok(replicas.iter().map(CheckpointEntry::of).collect())
     };
     match blocking_sync(run).await {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use tarn_log::{
     AppendError, Appended, EpochEnd, FirstBatch, FlushJob, FlushPolicy, Flushed, Log, LogError, ReadError,
-    ReadPlan, RemovalJob,
+    ReadPlan, RemovalJob, Together, close_together,
 };
 use tarn_mirror::local_cluster::{
     Gate, GateOrder, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
@@ -117,13 +117,16 @@ impl Replica {
         &self.log
     }
 
-    /// Closes the log; what it made durable is committed. Waits for the disk.
+    /// Closes the logs; what they made durable is committed. Waits for the disk.
     ///
     /// # Errors
     /// The disk's refusal.
-    pub fn close(&mut self) -> Result<(), LogError> {
-        self.log.close()?;
-        self.advance_high_watermark();
+    pub fn close_all(replicas: &mut [Replica]) -> Result<(), LogError> {
+        let together = Together::of(replicas.len());
+        close_together(replicas.iter_mut().map(|replica| &mut replica.log).collect(), together)?;
+        for replica in replicas {
+            replica.advance_high_watermark();
+        }
         Ok(())
     }
 

@@ -74,6 +74,18 @@ pub trait Disk: Send + Sync + fmt::Debug {
         Ok(bytes)
     }
 
+    /// Writes `<path>.tmp`, the content that is to replace that of a file. It is not synced.
+    fn write_beside(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let file = self.open(&temporary(path), Open::Create)?;
+        file.set_len(0)?;
+        file.write_at(&[IoSlice::new(bytes)], 0)
+    }
+
+    /// Puts `<path>.tmp` in the place of a file. The name is not synced.
+    fn replace(&self, path: &Path) -> io::Result<()> {
+        self.rename(&temporary(path), path)
+    }
+
     /// Replaces the content of a file so that a crash leaves the old content or the new one, whole:
     /// writes `<path>.tmp`, syncs it, renames it and syncs the directory.
     fn write_atomically(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -33,7 +33,7 @@ pub use error::{AppendError, LogError, ReadError};
 pub use log::{
     Appended, BatchBelowSearch, ExportDir, ExportJob, ExportNote, Exported, FlushJob, Flushed,
     FoundTimestamp, FoundTruncation, Log, LogBatches, LogIdentity, NotedExport, RecordCounts,
-    TimestampSearch, Together, Truncated, TruncationSearch, flush_together,
+    TimestampSearch, Together, Truncated, TruncationSearch, close_together, flush_together,
 };
 pub use log_dir::{FoundPartition, LogDir, LogDirError, PartitionOffsets};
 pub use read_plan::{FileSlice, FirstBatch, ReadPlan};

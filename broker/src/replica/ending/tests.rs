@@ -482,7 +482,7 @@ impl World {
     /// The process ends, in order or not, and another opens the log.
     fn restart(&mut self, clean: bool) {
         if clean {
-            self.replica.close().expect("the disk works");
+            Replica::close_all(std::slice::from_mut(&mut self.replica)).expect("the disk works");
         }
         let opening = Opening { clean, recovery_point: Offset(0), log_start: Offset(0) };
         let config = self.rules.log.clone();

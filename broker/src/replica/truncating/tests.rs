@@ -197,7 +197,7 @@ fn a_log_that_was_closed_while_it_was_copied_and_opened_again_is_another() {
     let mut world = World::new(&[idempotent(7, 0), idempotent(7, 1), idempotent(7, 2)]);
     let ready = world.ready().expect("it can be copied");
     let generation = world.replica.log().generation();
-    world.replica.close().expect("the disk works");
+    Replica::close_all(std::slice::from_mut(&mut world.replica)).expect("the disk works");
     let opening = Opening { clean: true, recovery_point: Offset(3), log_start: Offset(0) };
     let (partition, config) = (world.order.partition, world.rules.log.clone());
     let log = Log::open(&world.dir, "t", partition.partition, config, opening, NOW).expect("it is there").0;

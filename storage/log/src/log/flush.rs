@@ -113,7 +113,33 @@ impl FlushJob {
         &self.home.file_system
     }
 
-    fn check(&mut self) -> Result<(), LogError> {
+    /// True where the file of the epochs is to be written.
+    pub(super) fn has_epochs(&self) -> bool {
+        self.epochs.is_some()
+    }
+
+    /// Writes the epochs beside the file that they are to replace.
+    pub(super) fn stage_epochs(&self) -> Result<(), LogError> {
+        let Some(epochs) = &self.epochs else { return Ok(()) };
+        let path = self.home.path.join(EPOCHS_FILE);
+        self.home.disk.write_beside(&path, epochs).map_err(|cause| LogError::io("write", &path, cause))
+    }
+
+    /// Puts them in its place, once they are on the disk. The name is not, yet.
+    pub(super) fn replace_epochs(&self) -> Result<(), LogError> {
+        if self.epochs.is_none() {
+            return Ok(());
+        }
+        let path = self.home.path.join(EPOCHS_FILE);
+        self.home.disk.replace(&path).map_err(|cause| LogError::io("replace", &path, cause))
+    }
+
+    /// What is to be handed to [`Log::flushed`] by who has made it durable.
+    pub(super) fn into_result(self) -> Flushed {
+        self.result
+    }
+
+    pub(super) fn check(&mut self) -> Result<(), LogError> {
         self.blocked.take().map_or(Ok(()), Err)
     }
 
@@ -243,6 +269,15 @@ impl Log {
     /// # Errors
     /// Where the disk refused: the shutdown is not clean then.
     pub fn close(&mut self) -> Result<(), LogError> {
+        match self.write_closing()? {
+            Some(job) => self.close_as_written(job),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what closing the log writes, but for its epochs; the flush that is then due, if any. `None` where
+    /// nothing is to be synced.
+    pub(super) fn write_closing(&mut self) -> Result<Option<Option<FlushJob>>, LogError> {
         self.mend()?;
         self.note_kept_aborts()?;
         self.segments.iter_mut().try_for_each(Segment::finish_indexes)?;
@@ -250,7 +285,15 @@ impl Log {
         if has_news {
             self.write_snapshot(self.end)?;
         }
-        if let Some(job) = self.flush_job() {
+        let mut job = self.flush_job();
+        job.as_mut().map_or(Ok(()), FlushJob::check)?;
+        let was_touched = self.dirt.appended_bytes > 0 || self.dirt.changes > 0;
+        Ok((job.is_some() || was_touched).then_some(job))
+    }
+
+    /// Syncs what was written.
+    pub(super) fn close_as_written(&mut self, job: Option<FlushJob>) -> Result<(), LogError> {
+        if let Some(job) = job {
             let flushed = job.run()?;
             self.flushed(flushed)?;
         }
@@ -259,6 +302,20 @@ impl Log {
             self.sync_closing()?;
         }
         Ok(())
+    }
+
+    pub(super) fn file_system(&self) -> &Arc<dyn FileSystem> {
+        &self.home.file_system
+    }
+
+    /// Its file system could not be synced.
+    pub(super) fn unsynced(&self, cause: io::Error) -> LogError {
+        LogError::io("sync the file system of", &self.home.path, cause)
+    }
+
+    /// Makes the names in its directory survive a crash.
+    pub(super) fn sync_names(&self) -> Result<(), LogError> {
+        self.home.sync()
     }
 
     /// Syncs what only a closing writes: the active segment's indexes and the snapshot at the log end.

@@ -39,24 +39,23 @@ pub fn flush_together(jobs: Vec<FlushJob>, together: Together) -> Vec<Result<Flu
     }
 }
 
-/// The file systems that were synced, and what came of it.
+/// The file systems that were synced, each once, and what came of it.
 #[derive(Default)]
-struct FileSystems {
+pub(super) struct FileSystems {
     synced: Vec<(Arc<dyn FileSystem>, io::Result<Reach>)>,
 }
 
 impl FileSystems {
     fn flush(&mut self, job: FlushJob) -> Result<Flushed, LogError> {
-        match self.sync_that_of(&job) {
+        match self.sync(job.file_system()) {
             Ok(Reach::All) => job.finish(),
             Ok(Reach::Unknown) => job.run(),
             Err(cause) => Err(job.failed(cause)),
         }
     }
 
-    /// Every job was made before the first of them runs, so that one sync is enough for all.
-    fn sync_that_of(&mut self, job: &FlushJob) -> io::Result<Reach> {
-        let file_system = job.file_system();
+    /// All was written before the first sync, so that one is enough for all.
+    pub(super) fn sync(&mut self, file_system: &Arc<dyn FileSystem>) -> io::Result<Reach> {
         let index = match self.synced.iter().position(|(synced, _)| Arc::ptr_eq(synced, file_system)) {
             Some(index) => index,
             None => {

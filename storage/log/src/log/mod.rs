@@ -18,6 +18,7 @@
 
 mod append;
 mod batches;
+mod close_together;
 mod export;
 mod export_dir;
 mod export_note;
@@ -49,6 +50,7 @@ use crate::segment::txn_index::AbortedTransaction;
 pub use append::Appended;
 pub(crate) use append::aborted_entry;
 pub use batches::{LogBatches, RecordCounts};
+pub use close_together::close_together;
 pub use export::{ExportJob, Exported};
 pub use export_dir::ExportDir;
 pub use export_note::{ExportNote, NotedExport};

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tarn_log::disk::{DiskLock, Entry, Open};
 use tarn_log::{
-    Descriptors, Disk, DiskFile, FileSystem, Flushed, Log, LogConfig, LogDir, LogError, Reach, RealDisk,
-    Together, flush_together,
+    Descriptors, Disk, DiskFile, FileSystem, Flushed, Log, LogConfig, LogDir, LogError, Opening, Reach,
+    RealDisk, Together, close_together, flush_together,
 };
 use tarn_record::{Offset, PartitionIndex};
 
@@ -106,6 +106,70 @@ fn the_epochs_of_many_logs_are_saved_with_the_rest() {
     }
     let saved = logs.root.path().join("orders-1").join(EPOCHS);
     assert_eq!(std::fs::read_to_string(saved).unwrap(), "0\n1\n4 0\n");
+}
+
+#[test]
+fn many_logs_are_closed_by_two_syncs_of_their_file_system_and_open_as_they_were() {
+    let closed = |together: Together| {
+        let mut logs = Logs::new(200);
+        close_together(logs.logs.iter_mut().collect(), together).unwrap();
+        let syncs = (logs.disk.file_systems(), logs.disk.files());
+        logs.logs.clear();
+        let dir = LogDir::open(Arc::new(RealDisk), logs.root.path(), Descriptors::new(1000)).unwrap();
+        for number in 0..200 {
+            let opening = Opening { clean: true, recovery_point: Offset(2), log_start: Offset(0) };
+            let partition = PartitionIndex(number);
+            let (mut log, report) =
+                Log::open(&dir, TOPIC, partition, LogConfig::default(), opening, NOW).unwrap();
+            assert_eq!((log.end(), starts(&log).len(), report.checked_bytes), (Offset(2), 1, 0));
+            assert!(log.flush_job().is_none(), "nothing is left to be done");
+        }
+        let files = |number: i32| {
+            let path = logs.root.path().join(format!("orders-{number}"));
+            let mut names: Vec<_> =
+                std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        (syncs, files(7))
+    };
+    let (many, files) = closed(Together::of(200));
+    assert_eq!(many, (2, 0));
+    let ((file_systems, synced), one_by_one) = closed(Together::Few);
+    assert_eq!((file_systems, synced > 200), (0, true));
+    assert_eq!(files, one_by_one);
+}
+
+#[test]
+fn where_a_file_system_does_not_tell_each_log_is_closed_by_itself() {
+    let mut logs = Logs::new(3);
+    logs.disk.answers(Ok(Reach::Unknown));
+    close_together(logs.logs.iter_mut().collect(), Together::Many).unwrap();
+    assert_eq!(logs.disk.file_systems(), 1);
+    assert!(logs.disk.files() >= 12, "{}", logs.disk.files());
+    let mut failing = Logs::new(3);
+    failing.disk.answers(Err(libc::EIO));
+    let error = close_together(failing.logs.iter_mut().collect(), Together::Many).unwrap_err();
+    assert!(!error.is_full() && error.to_string().contains("Input/output error"), "{error}");
+    assert!(!failing.root.path().join("orders-1").join(EPOCHS).exists(), "nothing is replaced");
+}
+
+#[test]
+fn what_was_closed_is_not_synced_again() {
+    let mut logs = Logs::new(200);
+    close_together(logs.logs.iter_mut().collect(), Together::Many).unwrap();
+    logs.logs.clear();
+    let dir = LogDir::open(Arc::new(logs.disk.clone()), logs.root.path(), Descriptors::new(1000)).unwrap();
+    let before = (logs.disk.file_systems(), logs.disk.files());
+    let mut opened: Vec<Log> = (0..200)
+        .map(|number| {
+            let opening = Opening { clean: true, recovery_point: Offset(2), log_start: Offset(0) };
+            let partition = PartitionIndex(number);
+            Log::open(&dir, TOPIC, partition, LogConfig::default(), opening, NOW).unwrap().0
+        })
+        .collect();
+    close_together(opened.iter_mut().collect(), Together::Many).unwrap();
+    assert_eq!((logs.disk.file_systems(), logs.disk.files()), before);
 }
 
 #[test]
