@@ -1,6 +1,6 @@
 //! The simulator: production code under seeded histories, where everything fails that can fail.
 //!
-//! A seed is a history: it runs again the same way. `SEED` and `EVENTS` replay one, `SEEDS` says how many
+//! A seed is a history: it runs again the same way. `SEED` and `EVENTS` replay one, `FROM` and `SEEDS` say which
 //! are tried. For each rule there is a variant with the rule left out, which the seeds must find.
 
 #![allow(missing_docs, reason = "nothing here is a library")]
@@ -82,6 +82,12 @@ fn a_mirrored_partition_that_is_stopped() {
 }
 
 #[test]
+#[ignore = "takes minutes"]
+fn a_mirrored_partition_that_is_stopped_with_more_seeds() {
+    search::<MirrorWorld>(10_000..40_000, 2000);
+}
+
+#[test]
 fn a_seed_of_a_mirrored_partition_is_one_history() {
     must_repeat::<MirrorWorld>(0..20, EVENTS);
 }
@@ -89,19 +95,18 @@ fn a_seed_of_a_mirrored_partition_is_one_history() {
 #[test]
 fn a_gate_that_was_not_closed_is_found() {
     // Who closes a gate knows of the binding that its topic has: without that, clients write on as before.
-    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::GateNotClosed, &["gate", "writable"]);
+    must_be_found::<MirrorWorld>(0..1000, EVENTS, BrokenMirror::GateNotClosed, &["gate", "writable"]);
 }
 
 #[test]
 fn an_append_of_a_stale_generation_is_found() {
     let checkers = ["gate", "identity"];
-    must_be_found::<MirrorWorld>(9_000..10_000, EVENTS, BrokenMirror::StaleGenerationAccepted, &checkers);
+    must_be_found::<MirrorWorld>(0..1000, 2000, BrokenMirror::StaleGenerationAccepted, &checkers);
 }
 
 #[test]
 fn a_stop_of_an_older_version_that_is_believed_is_found() {
-    // Rare: the first of CI's seeds that has it is near enough for a test of seconds.
-    must_be_found::<MirrorWorld>(500..10_000, 2000, BrokenMirror::OldStopBelieved, &["writable"]);
+    must_be_found::<MirrorWorld>(0..1000, 2000, BrokenMirror::OldStopBelieved, &["writable"]);
 }
 
 #[test]
@@ -112,17 +117,20 @@ fn a_stop_whose_flush_reaches_no_medium_is_found() {
 
 #[test]
 fn a_position_that_is_written_again_is_found() {
-    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::PositionWrittenAgain, &["position"]);
+    // Another position is mostly another end of the log; where that is not known yet it claims nothing of what is there.
+    let checkers = ["position", "gate"];
+    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::PositionWrittenAgain, &checkers);
 }
 
 #[test]
 fn a_marker_that_is_left_out_is_found() {
-    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::MarkerLeftOut, &["end"]);
+    // Where an earlier try has appended some of the markers, its report is compared first.
+    must_be_found::<MirrorWorld>(0..600, EVENTS, BrokenMirror::MarkerLeftOut, &["end", "report"]);
 }
 
 #[test]
 fn a_report_that_lacks_what_an_earlier_try_has_aborted_is_found() {
-    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::AbortedForgotten, &["report"]);
+    must_be_found::<MirrorWorld>(0..1000, EVENTS, BrokenMirror::AbortedForgotten, &["report"]);
 }
 
 #[test]
@@ -137,7 +145,7 @@ fn a_consent_that_was_not_asked_for_is_found() {
 
 #[test]
 fn a_consent_that_is_used_for_as_long_as_its_version_lasts_is_found() {
-    must_be_found::<MirrorWorld>(0..10_000, 2000, BrokenMirror::ConsentKept, &["consent"]);
+    must_be_found::<MirrorWorld>(0..1000, 2000, BrokenMirror::ConsentKept, &["consent"]);
 }
 
 #[test]
@@ -147,22 +155,24 @@ fn a_cut_of_what_is_not_exported_is_found() {
 
 #[test]
 fn a_cut_before_the_export_is_on_the_medium_is_found() {
-    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::ExportNotSynced, &["export"]);
+    must_be_found::<MirrorWorld>(0..1000, EVENTS, BrokenMirror::ExportNotSynced, &["export"]);
 }
 
 #[test]
 fn a_cut_after_an_export_that_failed_is_found() {
-    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::FailedExportIgnored, &["export"]);
+    must_be_found::<MirrorWorld>(0..1000, EVENTS, BrokenMirror::FailedExportIgnored, &["export"]);
 }
 
 #[test]
 fn an_export_that_is_not_written_down_is_found() {
-    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::NoticeForgotten, &["notice"]);
+    // What lacks its notice is written again.
+    let checkers = ["notice", "state writes"];
+    must_be_found::<MirrorWorld>(0..1000, EVENTS, BrokenMirror::NoticeForgotten, &checkers);
 }
 
 #[test]
 fn a_common_point_that_is_too_high_is_found() {
-    must_be_found::<MirrorWorld>(0..2000, EVENTS, BrokenMirror::CommonPointTooHigh, &["identity"]);
+    must_be_found::<MirrorWorld>(0..1000, EVENTS, BrokenMirror::CommonPointTooHigh, &["identity"]);
 }
 
 #[test]

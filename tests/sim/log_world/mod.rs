@@ -197,6 +197,10 @@ impl World for LogWorld {
         ]
     }
 
+    fn expected_in_all() -> Vec<&'static str> {
+        Vec::new()
+    }
+
     fn new(seed: u64, broken: Broken, schedule: &mut Schedule<Event>) -> LogWorld {
         let mut rng = fastrand::Rng::with_seed(seed);
         let disk = SimDisk::new(rng.u64(..));

@@ -17,7 +17,7 @@ use super::network::{Channel, Message};
 use crate::simulation::{Schedule, Violation};
 
 /// The broker that always leads at the source; its epoch tells leaders apart.
-const THERE: BrokerId = BrokerId(1);
+pub(super) const THERE: BrokerId = BrokerId(1);
 
 impl MirrorWorld {
     /// An order has arrived where it is carried out.
@@ -28,7 +28,7 @@ impl MirrorWorld {
         schedule: &mut Schedule<Event>,
     ) -> Result<(), Violation> {
         let lost = match &order {
-            Order::Read | Order::Write(..) => Answer::Failed(Reason::CoordinatorUnavailable),
+            Order::Read(_) | Order::Write(..) => Answer::Failed(Reason::CoordinatorUnavailable),
             Order::Gate(_) => Answer::Failed(Reason::DestinationNoLeader),
             Order::Compare(comparing) => Answer::Failed(match comparing.asks() {
                 Asks::Here => Reason::DestinationNoLeader,
@@ -37,8 +37,8 @@ impl MirrorWorld {
             Order::Cut(..) => Answer::CutRefused(Reason::DestinationNoLeader),
             Order::Raise(_) => Answer::Failed(Reason::ControllerUnavailable),
             Order::Flush | Order::EndLog(_) => Answer::Failed(Reason::DestinationStorage),
-            Order::SourceMetadata => Answer::SourceMetadata(Looked::Nothing),
-            Order::Complete(_) => Answer::Completed(false),
+            Order::SourceMetadata(cluster) => Answer::SourceMetadata(*cluster, Looked::Nothing),
+            Order::Complete(..) => Answer::Completed(false),
         };
         if !self.at_rest && self.rng.u32(..100) < self.losses {
             schedule.tally("order lost");
@@ -47,8 +47,8 @@ impl MirrorWorld {
         }
         let loses_answer = !self.at_rest && self.rng.u32(..100) < self.losses;
         let answer = match order {
-            Order::Read => {
-                let answer = Answer::Read(self.states.read());
+            Order::Read(mirror) => {
+                let answer = Answer::Read(self.states.read(mirror));
                 return self.answer_flushed(task, if loses_answer { lost } else { answer }, schedule);
             }
             Order::Write(writing) => {
@@ -84,32 +84,37 @@ impl MirrorWorld {
                 self.flush_for(FlushedFor::Flush(task, loses_answer), schedule);
                 return Ok(());
             }
-            Order::EndLog(order) => match self.core.append_end(&order, schedule.now_ms())? {
-                Ok(ended) => {
-                    schedule.tally(if ended.aborted_count > 0 {
-                        "log ended with open transactions"
-                    } else {
-                        "log ended"
-                    });
-                    self.flush_for(FlushedFor::End(task, loses_answer, ended), schedule);
-                    return Ok(());
+            Order::EndLog(order) => {
+                match self.core.append_end(&order, self.mirror_life(), schedule.now_ms())? {
+                    Ok(ended) => {
+                        schedule.tally(if ended.aborted_count > 0 {
+                            "log ended with open transactions"
+                        } else {
+                            "log ended"
+                        });
+                        self.flush_for(FlushedFor::End(task, loses_answer, ended), schedule);
+                        return Ok(());
+                    }
+                    Err(LocalError::Storage { .. }) => {
+                        schedule.tally("end refused by the disk");
+                        Answer::EndRefused(Reason::DestinationStorage)
+                    }
+                    Err(_) => {
+                        schedule.tally("end refused");
+                        Answer::EndRefused(Reason::DestinationNoLeader)
+                    }
                 }
-                Err(LocalError::Storage { .. }) => {
-                    schedule.tally("end refused by the disk");
-                    Answer::EndRefused(Reason::DestinationStorage)
-                }
-                Err(_) => {
-                    schedule.tally("end refused");
-                    Answer::EndRefused(Reason::DestinationNoLeader)
-                }
-            },
-            Order::SourceMetadata => Answer::SourceMetadata(self.look_there()),
-            Order::Complete(version) => {
-                let is_stopped = self.states.read();
+            }
+            Order::SourceMetadata(cluster) if cluster == self.source.cluster => {
+                Answer::SourceMetadata(cluster, self.look_there())
+            }
+            Order::SourceMetadata(_) => lost.clone(),
+            Order::Complete(mirror, version) => {
+                let is_stopped = self.states.read(mirror);
                 let all_stopped = is_stopped.state == Some(MirrorState::Stopped)
                     && is_stopped.state_version == version
                     && self.states.has_flushed(self.states.end());
-                let completed = all_stopped && self.controller.complete(version);
+                let completed = all_stopped && self.controller.complete(mirror, version);
                 if completed {
                     schedule.tally("stop completed");
                     self.publish(schedule);
@@ -136,6 +141,7 @@ impl MirrorWorld {
         Ok(match answered {
             Answered::GoesOn(comparing) => Answer::Comparing(comparing),
             Answered::Done(alignment) => Answer::Compared(leader, alignment),
+            Answered::Apart(why) => Answer::Apart(leader, why),
             Answered::SourceLost => Answer::SourceLost,
             Answered::Failed(reason) => Answer::Failed(reason),
         })

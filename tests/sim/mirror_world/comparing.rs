@@ -1,13 +1,15 @@
 //! Comparing histories in the world: what has to be known next is asked here and at the source in turn, as the
 //! manager does it for many partitions at once. What is decided by the answers is production code.
 
+use std::sync::Arc;
+
 use tarn_mirror::alignment::{
     Apart, BatchThere, Content, EpochEnd, GoOn, SameBatch, SourceLog, align, compare_batch, go_on,
     has_batch_to_compare,
 };
 use tarn_mirror::common_point::{Ask, CommonPoint, Logs, Proof, Search};
 use tarn_mirror::divergence::{Alignment, Rest, judge};
-use tarn_mirror::local_cluster::{LastPosition, LogEnds, Suffix};
+use tarn_mirror::local_cluster::{Ending, LastPosition, LogEnds, Suffix};
 use tarn_mirror::reasons::Reason;
 use tarn_mirror::source::metadata::SourceLeader;
 use tarn_record::{BatchHeader, Epoch, Offset};
@@ -21,10 +23,22 @@ use crate::simulation::Violation;
 #[derive(Clone, Debug)]
 pub(super) struct Comparing {
     pub(super) leader: SourceLeader,
+    looks: Looks,
     content: Content,
     last_position: Option<LastPosition>,
+    /// The cluster that is mirrored.
+    cluster: Arc<str>,
     broken: Broken,
     step: Step,
+}
+
+/// How far a comparison goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looks {
+    /// Until it is known whether the log here is a beginning of the source's, or may be none.
+    Only,
+    /// Until it is known where they part.
+    AndSearches,
 }
 
 #[derive(Clone, Debug)]
@@ -61,6 +75,8 @@ pub(super) enum Asks {
 pub(super) enum Answered {
     GoesOn(Box<Comparing>),
     Done(Box<Alignment>),
+    /// The log here may be no beginning of the source's, and why.
+    Apart(Arc<str>),
     /// The source's broker does not lead the partition, or does not know its own log yet.
     SourceLost,
     Failed(Reason),
@@ -69,11 +85,12 @@ pub(super) enum Answered {
 impl Comparing {
     pub(super) fn new(
         leader: SourceLeader,
-        content: Content,
-        last_position: Option<LastPosition>,
+        looks: Looks,
+        (content, last_position): (Content, Option<LastPosition>),
+        cluster: Arc<str>,
         broken: Broken,
     ) -> Comparing {
-        Comparing { leader, content, last_position, broken, step: Step::Ends }
+        Comparing { leader, looks, content, last_position, cluster, broken, step: Step::Ends }
     }
 
     pub(super) fn asks(&self) -> Asks {
@@ -98,10 +115,12 @@ impl Comparing {
             Step::Ends => {
                 let ours = core.replica.ends();
                 let last_position = match self.last_position {
-                    Some(position) if ours.latest_epoch > position.epoch => {
+                    Some(position) if content == Content::Local && ours.latest_epoch > position.epoch => {
                         let behind = core.replica.look_behind_position(position).run();
                         let behind = behind.map_err(|error| Violation::new("read", error.to_string()))?;
-                        behind.ending().map(|_| position)
+                        let is_ours =
+                            |ending: &Ending| ending.source_cluster_id.as_ref() == Some(&self.cluster);
+                        behind.ending().filter(is_ours).map(|_| position)
                     }
                     position => position,
                 };
@@ -200,6 +219,9 @@ impl Comparing {
 
     /// The log here may be no beginning of the source's: where do they part?
     fn parts(self, ours: LogEnds, source: SourceLog, why: String) -> Answered {
+        if self.looks == Looks::Only {
+            return Answered::Apart(why.into());
+        }
         let mirrored_end = mirrored_end(self.content, self.last_position, &ours);
         let search = Search::new(Logs {
             log_start: ours.log_start,

@@ -137,7 +137,7 @@ impl MirrorWorld {
         }
         let Ordered { order, cutting, .. } = &ordered;
         let asked = Asked { version: order.version, ground: cutting.ground };
-        let durable = self.states.durable()?;
+        let durable = self.states.durable(self.mirror);
         if durable.state.is_some_and(MirrorState::means_mirrored) {
             self.consents.aligned(durable.state_version);
         }

@@ -2,15 +2,14 @@
 
 use tarn_image::DesiredState;
 use tarn_image::mirrors::Truncation;
-use tarn_mirror::partition::Partition;
 use tarn_mirror::reasons::Reason;
-use tarn_mirror::state::MirrorState;
 use tarn_record::TimestampType;
 
+use super::MirrorWorld;
+use super::aims::Meanwhile;
 use super::flushing::FlushedFor;
-use super::manager::{Answer, Order};
+use super::manager::Answer;
 use super::network::{Channel, Message};
-use super::{MirrorWorld, leads};
 use crate::disk::Faults;
 use crate::log_world::batches::{self, Place, Sent};
 use crate::simulation::{Schedule, Violation};
@@ -21,11 +20,16 @@ const CLIENT: i64 = 50;
 /// What an operator commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
+    /// With the mirror that has the topic, or had it last.
     Start(Truncation),
+    /// With the other one.
+    StartOther(Truncation),
     Pause,
     Resume,
     Stop,
     Recover(Truncation),
+    /// To delete the mirror that has the topic.
+    Delete,
 }
 
 /// What may happen.
@@ -56,6 +60,10 @@ pub(crate) enum Event {
     ChangesMind,
     /// The machine stops and starts again; sometimes the coordinator's with it.
     Crash,
+    /// Somebody else has the leader epoch here raised.
+    LedAnew,
+    /// What voids an append that is late.
+    Meanwhile(Meanwhile),
     CoordinatorCrashes,
     /// The disk here takes nothing more.
     DiskFills,
@@ -85,12 +93,16 @@ pub(super) const DRAWN: &[(Event, u32)] = &[
     (Event::ClientWrites, 20),
     (Event::Command(Verb::Start(Truncation::Refused)), 2),
     (Event::Command(Verb::Start(Truncation::Allowed)), 4),
+    (Event::Command(Verb::StartOther(Truncation::Refused)), 1),
+    (Event::Command(Verb::StartOther(Truncation::Allowed)), 3),
+    (Event::Command(Verb::Delete), 3),
     (Event::Command(Verb::Pause), 3),
     (Event::Command(Verb::Resume), 4),
     (Event::Command(Verb::Stop), 2),
     (Event::Command(Verb::Recover(Truncation::Refused)), 2),
     (Event::Command(Verb::Recover(Truncation::Allowed)), 3),
     (Event::Crash, 2),
+    (Event::LedAnew, 1),
     (Event::CoordinatorCrashes, 2),
     (Event::DiskFills, 2),
     (Event::DiskHasRoom, 4),
@@ -104,11 +116,13 @@ impl MirrorWorld {
             Event::SourceWrites => self.source.write(&mut self.rng, schedule.now_ms()),
             Event::Election => {
                 schedule.tally("clean election");
-                self.source.elect(self.rng.i32(1..6), 0);
+                let raise = self.raise();
+                self.source.elect(raise, 0);
             }
             Event::UncleanElection => {
                 schedule.tally("election that lost records");
-                self.source.elect(self.rng.i32(1..6), self.rng.usize(1..4));
+                let raise = self.raise();
+                self.source.elect(raise, self.rng.usize(1..4));
             }
             Event::Restored if self.source.is_gone && self.may_become_another() => {
                 schedule.tally("source restored from a backup");
@@ -144,10 +158,14 @@ impl MirrorWorld {
                 schedule.tally("source gone");
                 self.source.is_gone = true;
             }
-            Event::SourceComesBack | Event::FlapEnds => self.source.is_gone = false,
+            Event::SourceComesBack | Event::FlapEnds => {
+                self.source.is_gone = false;
+                self.source.fetching.loses_session();
+            }
             Event::LooksAtSource => self.look_at_source(schedule),
             Event::LinkBreaks => {
                 schedule.tally("link broken");
+                self.connect();
                 if self.lane.is_some() {
                     self.leave(schedule);
                 }
@@ -157,16 +175,22 @@ impl MirrorWorld {
                 self.client_writes(id, schedule)?;
             }
             Event::Command(verb) => {
-                self.command(verb, schedule);
+                self.command(verb, schedule)?;
                 if verb == Verb::Pause && self.rng.bool() {
                     schedule.after_ms(self.rng.i64(0..20), Event::ChangesMind);
                 }
             }
-            Event::ChangesMind => self.command(Verb::Resume, schedule),
+            Event::ChangesMind => self.command(Verb::Resume, schedule)?,
             Event::Crash => self.crash(schedule)?,
+            Event::LedAnew => {
+                schedule.tally("leader epoch raised by others");
+                self.controller.raise_epoch(self.controller.bound().leader_epoch);
+                self.publish(schedule);
+            }
+            Event::Meanwhile(meanwhile) => self.meanwhile(meanwhile, schedule)?,
             Event::CoordinatorCrashes => {
                 schedule.tally("crash of the coordinator");
-                self.states.crash(&mut self.rng)?;
+                self.coordinator_crashes(schedule)?;
                 // Who waits for an answer of it is told that it is elsewhere.
                 for message in self.messages.values_mut() {
                     if let Message::StatesFlushed(_, task, _) = message {
@@ -198,6 +222,11 @@ impl MirrorWorld {
         Ok(())
     }
 
+    /// By how much an election raises the epoch: a few, or past all that the leader here is ahead.
+    fn raise(&mut self) -> i32 {
+        if self.rng.u8(..4) == 0 { self.rng.i32(10..40) } else { self.rng.i32(1..6) }
+    }
+
     /// What is compacted differs from its source as it is, so that epochs alone have to tell histories apart.
     fn may_become_another(&self) -> bool {
         self.is_seen_to_be_away() && !self.source.is_compacted
@@ -211,30 +240,45 @@ impl MirrorWorld {
         is_left && (self.partition.source().is_none() || !is_asked)
     }
 
-    pub(super) fn command(&mut self, verb: Verb, schedule: &mut Schedule<Event>) {
+    pub(super) fn command(&mut self, verb: Verb, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         let version = self.controller.bound().version;
-        schedule.tally(match (self.controller.command(verb), verb) {
+        let mirror = self.controller.mirror_of(verb);
+        if matches!(verb, Verb::Start(_) | Verb::StartOther(_)) {
+            if self.comes_back(mirror) {
+                return Ok(());
+            }
+            self.make_again(mirror, schedule)?;
+        }
+        let is_done = self.controller.command(verb);
+        if let (true, Verb::Delete, Some(version)) = (is_done, verb, self.controller.gone(mirror)) {
+            self.send(Channel::MetadataToCoordinator, Message::Gone(mirror, version), schedule);
+        }
+        schedule.tally(match (is_done, verb) {
             (false, _) => "command refused",
             (true, Verb::Start(Truncation::Allowed)) => "start with consent",
+            (true, Verb::StartOther(Truncation::Allowed)) => "start by the other mirror, with consent",
+            (true, Verb::StartOther(_)) => "start by the other mirror",
             (true, Verb::Recover(Truncation::Allowed)) => "recover with consent",
             (true, Verb::Start(_)) => "start",
             (true, Verb::Pause) => "pause",
             (true, Verb::Resume) => "resume",
             (true, Verb::Stop) => "stop",
             (true, Verb::Recover(_)) => "recover",
+            (true, Verb::Delete) => "mirror deleted",
         });
         let bound = self.controller.bound();
         if bound.version != version && bound.truncation == Truncation::Allowed {
             self.consents.given(bound.version);
         }
         self.publish(schedule);
+        Ok(())
     }
 
     /// The metadata in force are on their way to whoever acts on them.
     pub(super) fn publish(&mut self, schedule: &mut Schedule<Event>) {
-        let (bound, binding) = (self.controller.bound(), self.controller.binding().clone());
-        self.send(Channel::MetadataToCore, Message::CoreLearns(bound, binding), schedule);
-        self.send(Channel::MetadataToManager, Message::ManagerLearns(bound), schedule);
+        let metadata = Box::new(self.controller.metadata());
+        self.send(Channel::MetadataToCore, Message::CoreLearns(metadata.clone()), schedule);
+        self.send(Channel::MetadataToManager, Message::ManagerLearns(metadata), schedule);
     }
 
     /// A client's write; accepted only where the partition is STOPPED for all to see.
@@ -244,59 +288,16 @@ impl MirrorWorld {
         let sent = Sent { id, epoch, first_sequence, records: self.rng.i32(1..3), transactional: false };
         let place = Place { base: 0, epoch: 0, now_ms: schedule.now_ms() };
         let batch = batches::records(&mut self.rng, sent, place, TimestampType::CreateTime).client;
-        let before = self.core.oracle.end();
-        let taken = self.core.append_local(&batch, schedule.now_ms())?;
+        let taken = self.core.append_local(&batch, self.mirror_life(), schedule.now_ms())?;
         match taken {
             None if id >= 0 => self.client_sequence = 0,
             Some(_) if id >= 0 => self.client_sequence += sent.records,
             _ => {}
         }
         schedule.tally(if taken.is_some() { "client write" } else { "client write refused" });
-        if self.core.oracle.end() > before {
-            let desired = self.core.replica.binding().map(|binding| binding.desired.desired);
-            let durable = self.states.durable()?.state;
-            let is_wanted = matches!(desired, Some(DesiredState::Stopping | DesiredState::Stopped));
-            if !is_wanted || durable != Some(MirrorState::Stopped) {
-                let text = format!("a client wrote while {desired:?} is wanted and {durable:?} is written");
-                return Err(Violation::new("writable", text));
-            }
-        }
         if taken.is_some() {
             self.flush_for(FlushedFor::Client, schedule);
         }
-        Ok(())
-    }
-
-    /// The machine of the node stops, and the process starts on what its disk has kept.
-    pub(super) fn crash(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
-        schedule.tally("crash");
-        // What is on its way to the controller or the coordinator arrives; what waits here is gone.
-        self.messages.retain(|_, message| {
-            matches!(
-                message,
-                Message::Order(_, Order::Raise(_) | Order::Complete(_) | Order::Write(_))
-                    | Message::StatesFlushed(..)
-            )
-        });
-        if self.rng.bool() {
-            self.states.crash(&mut self.rng)?;
-            self.messages.retain(|_, message| !matches!(message, Message::StatesFlushed(..)));
-        }
-        if self.rng.bool() {
-            self.controller.raise_epoch(self.controller.bound().leader_epoch);
-        }
-        let (bound, binding) = (self.controller.bound(), self.controller.binding().clone());
-        self.core.crash(leads(bound), &self.source, schedule.now_ms())?;
-        self.consents.crashed();
-        (self.unsaid, self.known, self.told, self.missed_at_ms) = (None, None, None, None);
-        self.core.learns(leads(bound), binding);
-        self.life += 1;
-        (self.waits_for, self.completing, self.asks_metadata) = (None, false, false);
-        self.lane = None;
-        self.flushing = false;
-        self.wait_for_flush.clear();
-        self.client_sequence = 0;
-        self.partition = Partition::new(bound);
         Ok(())
     }
 
@@ -305,7 +306,7 @@ impl MirrorWorld {
         let mut drawn = self.rng.u32(..all);
         for &(event, weight) in &self.weights {
             if drawn < weight {
-                schedule.after_ms(self.rng.i64(1..100), event);
+                schedule.after_ms(self.rng.i64(1..self.pace_ms), event);
                 return;
             }
             drawn -= weight;
@@ -313,8 +314,9 @@ impl MirrorWorld {
     }
 }
 
-/// Which events a seed has, and how often.
+/// Which events a seed has, and how often. In some seeds much is written between two of the others.
 pub(super) fn draw_weights(rng: &mut fastrand::Rng) -> Vec<(Event, u32)> {
+    let calm = [1, 4, 16][rng.usize(..3)];
     let draw = |&(event, most): &(Event, u32)| {
         let drawn = if rng.bool() { rng.u32(1..=most) } else { 0 };
         let is_needed = match event {
@@ -323,7 +325,8 @@ pub(super) fn draw_weights(rng: &mut fastrand::Rng) -> Vec<(Event, u32)> {
             Event::SourceComesBack | Event::TopicCreatedAgain => rng.u8(..4) > 0,
             _ => false,
         };
-        (event, if is_needed { drawn.max(most / 4) } else { drawn })
+        let weight = if is_needed { drawn.max(most / 4) } else { drawn };
+        (event, if event == Event::SourceWrites { weight * calm } else { weight })
     };
     DRAWN.iter().map(draw).collect()
 }

@@ -23,9 +23,10 @@ use tarn_record::{Epoch, Offset};
 
 use super::MirrorWorld;
 use super::broken::Broken;
-use super::comparing::{Asks, Comparing};
+use super::comparing::{Asks, Comparing, Looks};
 use super::controller::PARTITION;
 use super::happenings::Event;
+use super::mirrors::{Cluster, Mirror};
 use super::network::{Channel, Message};
 use super::writing::{Writing, Written};
 use crate::simulation::{Schedule, Violation};
@@ -43,7 +44,7 @@ pub(super) type Task = (u64, u64);
 /// What others do for the manager.
 #[derive(Clone, Debug)]
 pub(super) enum Order {
-    Read,
+    Read(Mirror),
     Write(Box<Writing>),
     Gate(GateOrder),
     /// To compare histories: what has to be known next, here or there.
@@ -52,8 +53,8 @@ pub(super) enum Order {
     Raise(Epoch),
     Flush,
     EndLog(EndOrder),
-    SourceMetadata,
-    Complete(i64),
+    SourceMetadata(Cluster),
+    Complete(Mirror, i64),
 }
 
 /// What became of an order.
@@ -67,6 +68,8 @@ pub(super) enum Answer {
     /// The comparison goes on.
     Comparing(Box<Comparing>),
     Compared(SourceLeader, Box<Alignment>),
+    /// Histories may have parted, and why: where is to be searched for.
+    Apart(SourceLeader, Arc<str>),
     SourceLost,
     Cut(TruncationPlan, LogTruncated, i64),
     CutRefused(Reason),
@@ -74,7 +77,7 @@ pub(super) enum Answer {
     Flushed(LogEnds),
     Ended(LogEnded),
     EndRefused(Reason),
-    SourceMetadata(Looked),
+    SourceMetadata(Cluster, Looked),
     Completed(bool),
     Failed(Reason),
 }
@@ -95,6 +98,9 @@ impl MirrorWorld {
     /// Does what the partition wants.
     pub(super) fn look(&mut self, schedule: &mut Schedule<Event>) {
         self.complete(schedule);
+        if self.is_let_go() {
+            return;
+        }
         loop {
             let now_ms = now_ms(schedule);
             if self.broken == Broken::StopWaitsForSource && self.source.is_gone && self.is_stopping() {
@@ -112,7 +118,7 @@ impl MirrorWorld {
                 Want::SourceMetadata => return self.look_at_source(schedule),
                 Want::Fetch(leader, aligned, generation) => {
                     self.partition.joined_lane();
-                    self.begin_lane(leader, aligned.from, generation, schedule);
+                    self.begin_lane(leader, aligned, generation, schedule);
                 }
                 Want::CloseGate if self.broken == Broken::GateNotClosed => {
                     let late = self.order_for(Want::CloseGate, schedule);
@@ -143,7 +149,7 @@ impl MirrorWorld {
             let version = self.partition.bound().version;
             self.send(
                 Channel::ManagerToOthers,
-                Message::Order((self.life, 0), Order::Complete(version)),
+                Message::Order((self.life, 0), Order::Complete(self.mirror, version)),
                 schedule,
             );
         }
@@ -157,10 +163,8 @@ impl MirrorWorld {
         let version = self.partition.bound().version;
         match want {
             Want::WriteState(state) => Order::Write(Box::new(self.writing(state, schedule))),
-            Want::Compare(leader) => {
-                let (content, position) = (self.partition.content(), self.partition.last_position());
-                Order::Compare(Box::new(Comparing::new(leader, content, position, self.broken)))
-            }
+            Want::Compare(leader) => Order::Compare(Box::new(self.comparing(leader, Looks::Only))),
+            Want::Search(leader) => Order::Compare(Box::new(self.comparing(leader, Looks::AndSearches))),
             Want::Truncate(cutting) => Order::Cut(cut_order(&cutting, version), cutting),
             Want::RaiseEpoch(above) => Order::Raise(above),
             Want::CloseGate => Order::Gate(GateOrder { partition: PARTITION, gate: Gate::Closed, version }),
@@ -171,17 +175,22 @@ impl MirrorWorld {
                     partition: PARTITION,
                     version,
                     position,
-                    source_cluster_id: Some("source".into()),
+                    source_cluster_id: Some(self.source.cluster.id()),
                 }),
-                None => Order::Read,
+                None => Order::Read(self.mirror),
             },
-            _ => Order::Read,
+            _ => Order::Read(self.mirror),
         }
+    }
+
+    fn comparing(&self, leader: SourceLeader, looks: Looks) -> Comparing {
+        let (content, position) = (self.partition.content(), self.partition.last_position());
+        Comparing::new(leader, looks, (content, position), self.source.cluster.id(), self.broken)
     }
 
     pub(super) fn look_at_source(&mut self, schedule: &mut Schedule<Event>) {
         if !std::mem::replace(&mut self.asks_metadata, true) {
-            let order = Message::Order((self.life, 0), Order::SourceMetadata);
+            let order = Message::Order((self.life, 0), Order::SourceMetadata(self.source.cluster));
             self.send(Channel::ManagerToOthers, order, schedule);
         }
     }
@@ -212,7 +221,9 @@ impl MirrorWorld {
     ) -> Result<(), Violation> {
         let now_ms = now_ms(schedule);
         match answer {
-            Answer::SourceMetadata(looked) => {
+            Answer::SourceMetadata(cluster, looked) => {
+                // What another cluster has is nothing to the mirror that there is now.
+                let looked = if cluster == self.source.cluster { looked } else { Looked::Nothing };
                 self.looked(looked, schedule);
                 return Ok(());
             }
@@ -223,7 +234,12 @@ impl MirrorWorld {
                 }
                 return Ok(());
             }
-            _ if self.waits_for != Some(task.1) => return Ok(()),
+            _ if self.waits_for != Some(task.1) => {
+                if matches!(answer, Answer::Cut(..)) {
+                    schedule.tally("cut that nobody waits for any more");
+                }
+                return Ok(());
+            }
             Answer::Comparing(comparing) => {
                 self.order(Order::Compare(comparing), schedule);
                 return Ok(());
@@ -272,7 +288,18 @@ impl MirrorWorld {
                     self.compared(leader, &alignment, schedule)?;
                 }
             }
-            Answer::Cut(cutting, done, version) => self.partition.truncated(&cutting, &done, version),
+            Answer::Apart(leader, why) => {
+                if self.partition.source() == Some(leader) {
+                    schedule.tally("common point searched for");
+                    self.partition.apart(why);
+                }
+            }
+            Answer::Cut(cutting, done, version) => {
+                if version != self.partition.bound().version {
+                    schedule.tally("cut that is answered under the next version");
+                }
+                self.partition.truncated(&cutting, &done, version);
+            }
             Answer::CutRefused(reason) => {
                 self.partition.truncation_refused();
                 self.fail(reason, schedule);
@@ -286,7 +313,7 @@ impl MirrorWorld {
                 self.fail(reason, schedule);
             }
             Answer::Failed(reason) => self.fail(reason, schedule),
-            Answer::SourceMetadata(_) | Answer::Comparing(_) | Answer::Completed(_) => {}
+            Answer::SourceMetadata(..) | Answer::Comparing(_) | Answer::Completed(_) => {}
         }
         Ok(())
     }
@@ -358,17 +385,6 @@ impl MirrorWorld {
                     schedule,
                 );
             }
-        }
-    }
-
-    /// The metadata have come to the manager.
-    pub(super) fn manager_learns(&mut self, bound: Bound) {
-        if bound.version != self.partition.bound().version || bound.desired != DesiredState::Stopping {
-            self.completing = false;
-        }
-        self.partition.rebound(bound);
-        if self.partition.gives_up_step() {
-            self.waits_for = None;
         }
     }
 

@@ -6,18 +6,22 @@
 //! and answers get lost, and the machine stops at any time, aimed in half of the seeds at what follows one kind of
 //! event. Each seed draws which of all that happens and how often.
 
+mod aims;
 mod broken;
 mod carrying_out;
 mod comparing;
 mod consents;
 mod controller;
+mod crashes;
 mod cutting;
 mod expected;
 mod exports;
+mod fetching;
 mod flushing;
 mod happenings;
 mod lane;
 mod manager;
+mod mirrors;
 mod network;
 mod oracle;
 mod owning_core;
@@ -26,6 +30,7 @@ mod source;
 mod states;
 mod transitions;
 mod waiting;
+mod writable;
 mod writing;
 
 use std::collections::BTreeMap;
@@ -37,12 +42,14 @@ use tarn_mirror::partition::{Bound, Partition};
 use tarn_mirror::state::MirrorState;
 
 use crate::simulation::{Schedule, Violation, World};
+use aims::Aim;
 pub(crate) use broken::Broken;
 use consents::Consents;
 use controller::Controller;
 use flushing::FlushedFor;
 use happenings::{DRAWN, Event, draw_weights};
-use lane::Lane;
+use lane::{Connection, Lane};
+use mirrors::{Cluster, Mirror};
 use network::{Channel, Message, kind_of};
 use owning_core::OwningCore;
 use source::Source;
@@ -55,16 +62,21 @@ const QUICK_MS: i64 = 3;
 pub(crate) struct MirrorWorld {
     rng: fastrand::Rng,
     broken: Broken,
+    /// The cluster that the manager's mirror is of, and another one.
     source: Source,
+    other_source: Source,
     core: OwningCore,
     states: States,
     controller: Controller,
+    /// The manager's member, and the mirror that it is of.
     partition: Partition,
+    mirror: Mirror,
     life: u64,
     tasks: u64,
     waits_for: Option<u64>,
     completing: bool,
     lane: Option<Lane>,
+    connection: Connection,
     /// What lanes knew of the source that fetch it no more, and what it really told them.
     known: Option<SourceKnown>,
     told: Option<Told>,
@@ -89,7 +101,11 @@ pub(crate) struct MirrorWorld {
     losses: u32,
     repeats: u32,
     weights: Vec<(Event, u32)>,
-    aim: Option<(&'static str, &'static str)>,
+    /// How long it is at most from one of these to the next.
+    pace_ms: i64,
+    aim: Option<Aim>,
+    /// Some appends are late.
+    delays_appends: bool,
     /// The power goes in the middle of cuts.
     loses_power: bool,
     at_rest: bool,
@@ -102,36 +118,47 @@ impl World for MirrorWorld {
 
     const TEST: &'static str = "a_mirrored_partition_that_is_stopped";
     fn expected() -> Vec<&'static str> {
-        let crashes = AIMS.iter().map(|(_, name)| *name);
-        expected::EXPECTED.iter().copied().chain(crashes).chain(transitions::expected()).collect()
+        let crashes = crashes::IN_A_STOP.iter().copied().chain(Aim::names());
+        expected::EXPECTED.iter().copied().chain(crashes).collect()
+    }
+
+    fn expected_in_all() -> Vec<&'static str> {
+        transitions::expected()
     }
 
     fn new(seed: u64, broken: Broken, schedule: &mut Schedule<Event>) -> MirrorWorld {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let controller = Controller::new();
+        let second = if rng.bool() { Cluster::Here } else { Cluster::There };
+        let controller = Controller::new(second);
         let bound = controller.bound();
-        let weights = draw_weights(&mut rng);
+        let mut weights = draw_weights(&mut rng);
         let slow_ms = [2, 50, 500, 3000][rng.usize(..4)];
-        let aim = rng.bool().then(|| AIMS[rng.usize(..AIMS.len())]);
+        let aim = Aim::draw(&mut rng);
+        weights.extend(aim.iter().flat_map(|aim| aim.brings_about()));
+        let pace_ms = [50, 100, 200][rng.usize(..3)];
         let chance = |rng: &mut fastrand::Rng| if rng.bool() { rng.u32(1..20) } else { 0 };
         let (losses, repeats) = (chance(&mut rng), chance(&mut rng));
         let states = States::forgetting(broken == Broken::PositionWrittenAgain);
-        let source = Source::new(&mut rng);
-        let records_max = (rng.u8(..3) == 0).then(|| rng.u64(0..20));
+        let [source, other_source] = MirrorWorld::sources(&mut rng);
+        let records_max = rng.bool().then(|| rng.u64(0..20));
         let mut world = MirrorWorld {
             core: OwningCore::new(&mut rng, leads(bound), source.is_compacted, broken),
             source,
+            other_source,
             loses_power: rng.bool(),
+            delays_appends: rng.u8(..4) == 0,
             rng,
             broken,
             states,
             controller,
             partition: Partition::new(bound),
+            mirror: Mirror::First,
             life: 0,
             tasks: 0,
             waits_for: None,
             completing: false,
             lane: None,
+            connection: Connection::default(),
             known: None,
             told: None,
             missed_at_ms: None,
@@ -151,11 +178,12 @@ impl World for MirrorWorld {
             losses,
             repeats,
             weights,
+            pace_ms,
             aim,
             at_rest: false,
             steps: 0,
         };
-        world.core.learns(leads(bound), world.controller.binding().clone());
+        world.core.learns(leads(bound), world.controller.metadata().binding);
         schedule.after_ms(0, Event::Look);
         world.schedule_next(schedule);
         world
@@ -164,13 +192,8 @@ impl World for MirrorWorld {
     fn step(&mut self, event: Event, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         self.steps += 1;
         self.happen(event, schedule)?;
-        if let (Event::Arrives(_, kind), Some((aim, name))) = (event, self.aim)
-            && kind == aim
-            && !self.at_rest
-            && self.rng.u8(..4) == 0
-        {
-            schedule.tally(name);
-            self.crash(schedule)?;
+        if let Event::Arrives(_, kind) = event {
+            self.aim_behind(kind, schedule)?;
         }
         self.look(schedule);
         self.note_shown(schedule);
@@ -189,11 +212,12 @@ impl World for MirrorWorld {
         if shows_mirroring && self.lane.is_none() {
             return Err(Violation::new("shown state", "MIRRORING is shown and nobody fetches"));
         }
+        self.check_writable()?;
         self.core.check_end()
     }
 
     fn settle(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
-        schedule.tally_many("lies of the source", self.source.lied);
+        self.count_lies(schedule);
         self.come_to_rest(schedule)
     }
 
@@ -235,26 +259,10 @@ impl World for MirrorWorld {
     }
 }
 
-/// The arrivals after which some seeds crash, and what that is called.
-const AIMS: &[(&str, &str)] = &[
-    ("gate", "crash after the gate"),
-    ("flush", "crash after an order to flush"),
-    ("flushed", "crash after a flush"),
-    ("write", "crash after a write of a state"),
-    ("states flushed", "crash after a state is flushed"),
-    ("raise", "crash after the epoch is raised"),
-    ("end log", "crash after the end of the log"),
-    ("complete", "crash after a stop is completed"),
-    ("answer", "crash after an answer"),
-    ("cut", "crash after an order to cut"),
-    ("copy", "crash after an export"),
-    ("drop", "crash after a cut"),
-];
-
 impl MirrorWorld {
     /// Where the mirror has left the log, as the coordinator has it, while it is not to be mirrored again.
     pub(super) fn stopping_at(&mut self) -> Option<i64> {
-        let state = self.states.read();
+        let state = self.states.read(self.controller.mirror());
         let is_left = matches!(state.state, Some(MirrorState::Stopping | MirrorState::Stopped));
         is_left.then(|| state.position.map_or(0, |position| position.offset.0))
     }

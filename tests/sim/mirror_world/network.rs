@@ -1,13 +1,12 @@
 //! What is on its way in the world, for how long, and where it arrives.
 
-use tarn_mirror::partition::Bound;
-
 use super::comparing::Asks;
 use super::cutting::{Cut, Ordered};
 use super::flushing::FlushedFor;
 use super::happenings::Event;
 use super::lane::OfLane;
 use super::manager::{Answer, Order, Task};
+use super::mirrors::{Metadata, Mirror};
 use super::owning_core::Flushing;
 use super::{MirrorWorld, QUICK_MS, leads};
 use crate::simulation::{Schedule, Violation};
@@ -25,9 +24,11 @@ pub(super) enum Message {
     /// The log here is flushed.
     Flushed(Flushing, Vec<FlushedFor>),
     /// The owning core learns of new metadata.
-    CoreLearns(Bound, tarn_image::Binding),
+    CoreLearns(Box<Metadata>),
     /// So does the manager.
-    ManagerLearns(Bound),
+    ManagerLearns(Box<Metadata>),
+    /// The coordinator hears that this mirror is gone, with all bindings up to this version.
+    Gone(Mirror, i64),
     /// Between a lane, the source and the owning core.
     OfLane(u64, OfLane),
 }
@@ -41,6 +42,7 @@ pub(super) enum Channel {
     LaneToSource,
     MetadataToCore,
     MetadataToManager,
+    MetadataToCoordinator,
     ToManager,
     ToLane,
     Disk,
@@ -62,13 +64,17 @@ impl MirrorWorld {
                 }
             }
             Message::StatesFlushed(upto, task, answer) => {
-                self.states.flush(upto);
+                self.states.flush(upto)?;
                 self.send(Channel::ToManager, Message::Answer(task, answer), schedule);
             }
             Message::Flushed(flushing, waiting) => self.flushed(flushing, waiting, schedule),
             Message::Cut(ordered, cut) => self.go_on_cutting(ordered, *cut, schedule)?,
-            Message::CoreLearns(bound, binding) => self.core.learns(leads(bound), binding),
-            Message::ManagerLearns(bound) => self.manager_learns(bound),
+            Message::CoreLearns(metadata) => self.core.learns(leads(metadata.bound), metadata.binding),
+            Message::ManagerLearns(metadata) => self.manager_learns(&metadata, schedule),
+            Message::Gone(mirror, version) => {
+                schedule.tally("mirror forgotten");
+                self.states.forget(mirror, version)?;
+            }
             Message::OfLane(serial, message) => self.of_lane(serial, message, schedule)?,
         }
         if self.core.replica.log().is_half_cut() {
@@ -100,6 +106,16 @@ impl MirrorWorld {
 
     pub(super) fn send(&mut self, channel: Channel, message: Message, schedule: &mut Schedule<Event>) {
         let now_ms = schedule.now_ms();
+        if let Message::Answer(task, answer) = &message
+            && !self.at_rest
+            && self.repeats > 0
+            && self.rng.u32(..100) < self.repeats
+        {
+            schedule.tally("answer repeated");
+            let again = Message::Answer(*task, answer.clone());
+            let delay_ms = self.rng.i64(1..500);
+            self.send_later(delay_ms, again, schedule);
+        }
         let most_ms = if self.rng.u8(..4) == 0 { self.slow_ms } else { QUICK_MS };
         let at_ms = (now_ms + self.rng.i64(0..most_ms)).max(*self.busy_until_ms.get(&channel).unwrap_or(&0));
         self.busy_until_ms.insert(channel, at_ms);
@@ -117,7 +133,7 @@ impl MirrorWorld {
 
 pub(super) fn kind_of(message: &Message) -> &'static str {
     match message {
-        Message::Order(_, Order::Read) => "read",
+        Message::Order(_, Order::Read(_)) => "read",
         Message::Order(_, Order::Write(_)) => "write",
         Message::Order(_, Order::Gate(_)) => "gate",
         Message::Order(_, Order::Compare(comparing)) => match comparing.asks() {
@@ -128,8 +144,8 @@ pub(super) fn kind_of(message: &Message) -> &'static str {
         Message::Order(_, Order::Raise(_)) => "raise",
         Message::Order(_, Order::Flush) => "flush",
         Message::Order(_, Order::EndLog(_)) => "end log",
-        Message::Order(_, Order::SourceMetadata) => "source metadata",
-        Message::Order(_, Order::Complete(_)) => "complete",
+        Message::Order(_, Order::SourceMetadata(_)) => "source metadata",
+        Message::Order(_, Order::Complete(..)) => "complete",
         Message::Answer(..) => "answer",
         Message::StatesFlushed(..) => "states flushed",
         Message::Cut(_, cut) => match **cut {
@@ -139,6 +155,7 @@ pub(super) fn kind_of(message: &Message) -> &'static str {
         Message::Flushed(..) => "flushed",
         Message::CoreLearns(..) => "core learns",
         Message::ManagerLearns(_) => "manager learns",
+        Message::Gone(..) => "gone",
         Message::OfLane(..) => "of the lane",
     }
 }

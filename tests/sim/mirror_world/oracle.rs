@@ -10,6 +10,7 @@ use tarn_mirror::local_cluster::LastPosition;
 use tarn_record::{ControlRecord, ControlType, Offset, ValidBatch};
 
 use super::consents::Dropped;
+use super::mirrors::Life;
 use super::source::{Source, There};
 use crate::log_world::batches::Meaning;
 use crate::simulation::Violation;
@@ -22,16 +23,19 @@ struct Here {
     epoch: i32,
     bytes: Bytes,
     what: What,
+    /// The mirror that has brought it.
+    by: Option<Life>,
 }
 
 impl Here {
-    fn of(batch: &There) -> Here {
+    fn of(batch: &There, by: Life) -> Here {
         Here {
             base: batch.stored.base,
             next: batch.stored.last + 1,
             epoch: batch.stored.epoch,
             bytes: batch.stored.bytes.clone(),
             what: What::Mirrored(batch.number, batch.stored.meaning),
+            by: Some(by),
         }
     }
 }
@@ -136,6 +140,7 @@ impl Oracle {
     pub(super) fn mirrored(
         &mut self,
         batch: &There,
+        by: Life,
         stopping_at: Option<i64>,
         source: &Source,
     ) -> Result<(), Violation> {
@@ -166,7 +171,7 @@ impl Oracle {
             );
             return Err(Violation::new("identity", text));
         }
-        self.log.push(Here::of(batch));
+        self.log.push(Here::of(batch, by));
         self.end = next;
         Ok(())
     }
@@ -195,11 +200,11 @@ impl Oracle {
         Ok(())
     }
 
-    /// What a cut from here on drops, of which the batches that end above `export_from` have to be exported.
-    pub(super) fn lost_by(&self, from: i64, export_from: i64) -> Lost {
+    /// What a cut from here on drops: all that has a record in it has to be exported, whoever else may have it.
+    pub(super) fn lost_by(&self, from: i64) -> Lost {
         let mut lost = Lost::default();
         let at = self.log.partition_point(|batch| batch.next <= from.max(self.start));
-        for batch in self.log[at..].iter().filter(|batch| batch.next > export_from) {
+        for batch in &self.log[at..] {
             match batch.what {
                 What::Mirrored(_, Meaning::Records(sent)) => {
                     lost.dropped.mirrored_records += u64::from(sent.records.unsigned_abs());
@@ -221,9 +226,9 @@ impl Oracle {
     }
 
     /// What the disk has refused is cut off, which is not flushed yet.
-    pub(super) fn may_come_back(&mut self, refused: &[There]) {
+    pub(super) fn may_come_back(&mut self, refused: &[There], by: Life) {
         let mut log = self.log.clone();
-        log.extend(refused.iter().map(Here::of));
+        log.extend(refused.iter().map(|batch| Here::of(batch, by)));
         self.before_cuts.push(BeforeCut { log, start: self.start, kept: self.end });
         self.cuts += 1;
     }
@@ -258,7 +263,7 @@ impl Oracle {
     fn keep(&mut self, batch: &ValidBatch, what: What) {
         let (base, next) = (batch.header().base_offset.0, batch.header().next_offset().0);
         let (epoch, bytes) = (batch.header().leader_epoch.0, batch.bytes().clone());
-        self.log.push(Here { base, next, epoch, bytes, what });
+        self.log.push(Here { base, next, epoch, bytes, what, by: None });
         self.end = next;
     }
 
@@ -293,16 +298,17 @@ impl Oracle {
         self.behind(position).filter(move |batch| batch.epoch > position.epoch.0)
     }
 
-    /// True where nothing was mirrored into a log that holds what clients wrote: nobody ends it.
-    fn is_left_to_clients(&self, position: LastPosition) -> bool {
-        position == LastPosition::NOTHING
-            && self.behind(position).next().is_some_and(|first| first.what == What::Local)
+    /// True where the mirror has brought nothing into a log that holds what others wrote, whose end is their own: nobody
+    /// ends it for this one.
+    fn is_left_to_others(&self, position: LastPosition) -> bool {
+        let is_of_others = |first: &Here| matches!(first.what, What::Local | What::Mirrored(..));
+        position == LastPosition::NOTHING && self.behind(position).next().is_some_and(is_of_others)
     }
 
     /// A position claims all that the mirror has brought, and nothing of clients here.
-    pub(super) fn check_position(&self, position: LastPosition) -> Result<(), Violation> {
+    pub(super) fn check_position(&self, position: LastPosition, by: Life) -> Result<(), Violation> {
         let said = |batch: &Here, how: &str| format!("{position:?} was written, {batch:?} stands {how} it");
-        if let Some(batch) = self.behind(position).find(|batch| matches!(batch.what, What::Mirrored(..))) {
+        if let Some(batch) = self.behind(position).find(|batch| batch.by == Some(by)) {
             return Err(Violation::new("gate", said(batch, "behind")));
         }
         let is_claimed = |batch: &&Here| batch.next > self.start && batch.next <= position.offset.0;
@@ -315,8 +321,11 @@ impl Oracle {
 
     /// Whether a report of the end behind a position says what was done, by what was open there.
     pub(super) fn is_end_behind(&self, position: LastPosition, ended: &Ended) -> bool {
-        if self.is_left_to_clients(position) {
-            return ended.aborted.is_empty() && ended.reset == Offset::NONE.0;
+        if self.is_left_to_others(position) {
+            // Where their records are removed from the beginning, their end may be the first that is found.
+            let is_theirs = |batch: &Here| batch.what == What::Reset && batch.base == ended.reset;
+            let is_untouched = ended.aborted.is_empty() && ended.reset == Offset::NONE.0;
+            return is_untouched || self.log.iter().any(is_theirs);
         }
         let begins = self.end_behind(position).next().map_or(self.end, |first| first.base);
         let open = self.open_below(begins);
@@ -336,9 +345,21 @@ impl Oracle {
             && open.iter().all(|open| is_told(open) || !self.is_remembered(open))
     }
 
-    /// How many transactions that end has aborted.
-    pub(super) fn aborts_behind(&self, position: LastPosition) -> usize {
-        self.end_behind(position).filter(|batch| matches!(batch.what, What::Abort(_))).count()
+    /// Whether the log is ended behind a position.
+    pub(super) fn has_reset(&self, position: LastPosition) -> bool {
+        self.end_behind(position).any(|batch| batch.what == What::Reset)
+    }
+
+    /// Whether that is flushed.
+    pub(super) fn has_durable_reset(&self, position: LastPosition) -> bool {
+        self.end_behind(position).any(|batch| batch.what == What::Reset && batch.next <= self.flushed)
+    }
+
+    /// How many transactions that end has aborted; `None` where the end is others'.
+    pub(super) fn aborts_behind(&self, position: LastPosition) -> Option<usize> {
+        let is_abort = |batch: &&Here| matches!(batch.what, What::Abort(_));
+        let count = || self.end_behind(position).filter(is_abort).count();
+        (!self.is_left_to_others(position)).then(count)
     }
 
     /// What a report of the end behind a position has to say, for a person.
@@ -380,8 +401,12 @@ impl Oracle {
 
     /// STOPPED has been written behind this position: the log is ended, by one reset, and all of it kept.
     pub(super) fn check_ended(&self, position: LastPosition) -> Result<(), Violation> {
-        if self.is_left_to_clients(position) {
-            return Ok(());
+        if self.is_left_to_others(position) {
+            let open = self.open_transactions();
+            return match open.iter().find(|open| self.is_remembered(open)) {
+                Some(open) => Err(Violation::new("end", format!("{open:?} of others was left open"))),
+                None => Ok(()),
+            };
         }
         let mut resets = 0;
         for batch in self.end_behind(position) {

@@ -24,8 +24,10 @@ use super::broken::Broken;
 use super::consents::{Asked, Consents};
 use super::controller::{PARTITION, TOPIC};
 use super::exports::Exports;
+use super::lane::Fetched;
+use super::mirrors::Life;
 use super::oracle::{Found, Left, Oracle};
-use super::source::{Shown, Source, There};
+use super::source::{Source, There};
 use crate::disk::{Faults, SimDisk};
 use crate::simulation::Violation;
 
@@ -122,7 +124,12 @@ impl OwningCore {
     }
 
     /// The machine stops and starts again.
-    pub(super) fn crash(&mut self, leads: Leadership, source: &Source, now_ms: i64) -> Result<(), Violation> {
+    pub(super) fn crash(
+        &mut self,
+        leads: Leadership,
+        (by, source): (Life, &Source),
+        now_ms: i64,
+    ) -> Result<(), Violation> {
         let recovery = |text: String| Violation::new("recovery", text);
         self.disk.crash();
         self.failed = false;
@@ -141,7 +148,7 @@ impl OwningCore {
         self._dir = dir;
         let found = self.found()?;
         if !self.oracle.knows(&found) {
-            self.take_refused(&found, source)?;
+            self.take_refused(&found, by, source)?;
         }
         self.refused.clear();
         self.refused_end = None;
@@ -150,12 +157,12 @@ impl OwningCore {
     }
 
     /// What the disk had refused may be there all the same.
-    fn take_refused(&mut self, found: &Found, source: &Source) -> Result<(), Violation> {
+    fn take_refused(&mut self, found: &Found, by: Life, source: &Source) -> Result<(), Violation> {
         let end = self.oracle.end();
         for (base, bytes) in found.batches.iter().filter(|(base, _)| *base >= end) {
             let is_it = |batch: &&There| batch.stored.base == *base && batch.stored.bytes == *bytes;
             if let Some(refused) = self.refused.iter().find(is_it) {
-                self.oracle.mirrored(refused, None, source)?;
+                self.oracle.mirrored(refused, by, None, source)?;
             } else if let Some(position) = self.refused_end {
                 self.oracle.ended(&parsed(bytes)?, position)?;
             }
@@ -164,8 +171,8 @@ impl OwningCore {
     }
 
     /// New metadata.
-    pub(super) fn learns(&mut self, leads: Leadership, binding: tarn_image::Binding) {
-        self.replica.on_metadata(leads, self.rules.clone(), Some(Binding::new(binding)));
+    pub(super) fn learns(&mut self, leads: Leadership, binding: Option<tarn_image::Binding>) {
+        self.replica.on_metadata(leads, self.rules.clone(), binding.map(Binding::new));
         if self.broken == Broken::UnknownTakenForStopped {
             self.take_for_stopped();
         }
@@ -207,11 +214,12 @@ impl OwningCore {
     /// Appends what a lane fetched.
     pub(super) fn append_mirrored(
         &mut self,
-        (generation, fetched, shown): (MirrorGeneration, &[There], Shown),
+        fetched: &Fetched,
         stopping_at: Option<i64>,
-        source: &Source,
+        (by, source): (Life, &Source),
         now_ms: i64,
     ) -> Result<MirrorAppended, Violation> {
+        let Fetched { generation, batches: ref fetched, shown, .. } = *fetched;
         let closed = self.replica.binding().and_then(|binding| binding.gate);
         if self.broken == Broken::StaleGenerationAccepted {
             self.force_gate(Some(generation));
@@ -233,9 +241,9 @@ impl OwningCore {
         }
         let (start, end) = (self.replica.log().start().0, self.replica.log().end().0);
         let before = self.oracle.end();
-        self.goes_on_at(before);
+        self.goes_on_at(before, by);
         for batch in fetched.iter().filter(|batch| batch.stored.last >= before && batch.stored.last < end) {
-            self.oracle.mirrored(batch, stopping_at, source)?;
+            self.oracle.mirrored(batch, by, stopping_at, source)?;
         }
         self.oracle.starts_at(start, shown.start)?;
         self.remove_files();
@@ -266,8 +274,7 @@ impl OwningCore {
             Truncate::To(offset) => (offset.0, false),
             Truncate::Fully { .. } => (0, true),
         };
-        let export_from = order.export_from.map_or(from, |offset| offset.0);
-        let lost = self.oracle.lost_by(from, export_from);
+        let lost = self.oracle.lost_by(from);
         let (start, end) = (log.start().0, log.end().0);
         // What a disk has refused in the middle of it may be done later, or never.
         let is_all_gone = all && result.is_ok();
@@ -283,9 +290,9 @@ impl OwningCore {
     }
 
     /// Where something was appended since, what the disk refused before is cut off: a crash may undo that.
-    fn goes_on_at(&mut self, before: i64) {
+    fn goes_on_at(&mut self, before: i64, by: Life) {
         if self.replica.log().end().0 > before && !self.refused.is_empty() {
-            self.oracle.may_come_back(&std::mem::take(&mut self.refused));
+            self.oracle.may_come_back(&std::mem::take(&mut self.refused), by);
         }
     }
 
@@ -300,11 +307,12 @@ impl OwningCore {
     pub(super) fn append_local(
         &mut self,
         batch: &ClientBatch,
+        by: Life,
         now_ms: i64,
     ) -> Result<Option<i64>, Violation> {
         let before = self.oracle.end();
         let appended = self.replica.append(batch, Acks::All, Timestamp(now_ms));
-        self.goes_on_at(before);
+        self.goes_on_at(before, by);
         for (_, bytes) in self.read_from(before)? {
             self.oracle.local(&parsed(&bytes)?);
         }
@@ -350,6 +358,7 @@ impl OwningCore {
     pub(super) fn append_end(
         &mut self,
         order: &EndOrder,
+        by: Life,
         now_ms: i64,
     ) -> Result<Result<LogEnded, LocalError>, Violation> {
         let before = self.oracle.end();
@@ -366,7 +375,7 @@ impl OwningCore {
         if matches!(ended, Err(LocalError::Storage { .. })) {
             self.refused_end = Some(order.position);
         }
-        self.goes_on_at(before);
+        self.goes_on_at(before, by);
         let appended = self.read_from(before)?;
         let is_found_done = appended.is_empty();
         for (_, bytes) in appended {

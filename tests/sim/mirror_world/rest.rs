@@ -18,15 +18,18 @@ impl MirrorWorld {
         self.slow_ms = QUICK_MS;
         self.core.disk.set_faults(self.core.quiet());
         let stops = self.rng.bool();
-        self.source.is_gone = stops && self.rng.bool();
-        self.source.lies = 0;
+        let is_gone = stops && self.rng.bool();
+        for source in [&mut self.source, &mut self.other_source] {
+            (source.is_gone, source.lies) = (is_gone, 0);
+            source.fetching.mends();
+        }
         let consent = if self.rng.bool() { Truncation::Allowed } else { Truncation::Refused };
         let verbs: &[Verb] = match stops {
             true => &[Verb::Stop],
             false => &[Verb::Resume, Verb::Recover(consent), Verb::Start(consent)],
         };
         for verb in verbs {
-            self.command(*verb, schedule);
+            self.command(*verb, schedule)?;
         }
         self.publish(schedule);
         schedule.after_ms(0, Event::LooksAtSource);
@@ -74,10 +77,10 @@ impl MirrorWorld {
         let wrong = |text: String| Err(Violation::new("rest", text));
         if self.controller.bound().desired == DesiredState::Stopped {
             schedule.tally("rest in STOPPED");
-            let learns = (leads(self.controller.bound()), self.controller.binding().clone());
-            self.core.learns(learns.0, learns.1);
-            let state = self.states.durable()?;
-            if state.state != Some(MirrorState::Stopped) {
+            let metadata = self.controller.metadata();
+            self.core.learns(leads(metadata.bound), metadata.binding);
+            let state = self.states.durable(self.controller.mirror());
+            if self.controller.is_bound() && state.state != Some(MirrorState::Stopped) {
                 return wrong(format!("it is stopped, and {:?} is written", state.state));
             }
             let before = self.core.oracle.end();

@@ -9,6 +9,8 @@
 use tarn_mirror::alignment::{BatchThere, EpochEnd};
 use tarn_record::{BatchHeader, Epoch, Offset, TimestampType};
 
+use super::fetching::Fetching;
+use super::mirrors::Cluster;
 use crate::log_world::batches::{self, Meaning, Place, Sent, Stored};
 
 /// A batch of the source.
@@ -22,6 +24,8 @@ pub(super) struct There {
 
 #[derive(Debug)]
 pub(super) struct Source {
+    pub(super) cluster: Cluster,
+    pub(super) fetching: Fetching,
     pub(super) log: Vec<There>,
     /// Its log start.
     start: i64,
@@ -56,12 +60,14 @@ const IDEMPOTENT: i64 = 2;
 const WITH_ID: i64 = 6;
 
 impl Source {
-    pub(super) fn new(rng: &mut fastrand::Rng) -> Source {
+    pub(super) fn new(rng: &mut fastrand::Rng, cluster: Cluster) -> Source {
         Source {
+            cluster,
+            fetching: Fetching::new(rng),
             log: Vec::new(),
             start: 0,
             epochs: vec![(rng.i32(0..8), 0)],
-            numbers: 0,
+            numbers: (cluster as u64) << 32,
             told_start: 0,
             created_again: 0,
             has_ids: rng.u8(..3) == 0,
@@ -234,7 +240,7 @@ impl Source {
         }
     }
 
-    fn true_end_of(&self, asked: Epoch) -> EpochEnd {
+    pub(super) fn true_end_of(&self, asked: Epoch) -> EpochEnd {
         if asked.0 > self.epoch() {
             return EpochEnd { epoch: Epoch::NONE, end: Offset::NONE };
         }

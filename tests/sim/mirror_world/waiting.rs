@@ -12,6 +12,9 @@ use crate::simulation::{Schedule, Violation, World as _};
 impl MirrorWorld {
     /// Counts what an operator is shown.
     pub(super) fn note_shown(&mut self, schedule: &mut Schedule<Event>) {
+        if self.is_let_go() {
+            return;
+        }
         let shown = self.partition.state();
         let before = std::mem::replace(&mut self.shown, shown);
         if before != shown {
@@ -20,6 +23,9 @@ impl MirrorWorld {
     }
 
     pub(super) fn check_waits(&self, schedule: &Schedule<Event>) -> Result<(), Violation> {
+        if self.is_let_go() {
+            return Ok(());
+        }
         let is_under_way = self.waits_for.is_some() || self.lane.is_some();
         if is_under_way || self.names_what_it_waits_for(self.partition.want(now_ms(schedule))) {
             return Ok(());

@@ -14,6 +14,7 @@ use tarn_wire::messages::write_mirror_states_request::{
 use super::broken::Broken;
 use super::happenings::Event;
 use super::manager::{Answer, now_ms};
+use super::mirrors::Mirror;
 use super::oracle::Ended;
 use super::{MirrorWorld, transitions};
 use crate::simulation::{Schedule, Violation};
@@ -21,6 +22,7 @@ use crate::simulation::{Schedule, Violation};
 /// A write on its way to the coordinator.
 #[derive(Clone, Debug)]
 pub(super) struct Writing {
+    mirror: Mirror,
     pub(super) state: MirrorState,
     write: WriteMirrorStatePartition,
     position: Option<LastPosition>,
@@ -53,7 +55,7 @@ impl MirrorWorld {
             _ => None,
         };
         let (write, position) = (self.write(state, known), self.partition.position());
-        Writing { state, write, position, known, told: self.told }
+        Writing { mirror: self.mirror, state, write, position, known, told: self.told }
     }
 
     /// For a stop what was known when it wrote its position, else the newest.
@@ -69,6 +71,7 @@ impl MirrorWorld {
             self.known = None;
         }
         self.lane = None;
+        self.connection.lets_go();
         self.partition.left_lane();
     }
 
@@ -124,18 +127,24 @@ impl MirrorWorld {
         writing: Writing,
         schedule: &mut Schedule<Event>,
     ) -> Result<Answer, Violation> {
-        let Writing { state, write, position, known, told } = writing;
+        let Writing { mirror, state, write, position, known, told } = writing;
         let version = write.state_version;
-        let before = self.states.read();
-        Ok(match self.states.write(write, self.core.oracle.end())? {
+        // Whoever keeps states may have the newest metadata or not; what was forgotten it knows to be over.
+        let is_over = self.rng.bool() && self.controller.is_over(mirror, version);
+        if is_over || self.states.has_forgotten(mirror, version) {
+            schedule.tally("write about a binding that has ended refused");
+            return Ok(Answer::WrittenByOthers);
+        }
+        let before = self.states.read(mirror);
+        Ok(match self.states.write(mirror, write, self.core.oracle.end())? {
             Ok(state_epoch) => {
                 schedule.tally(transitions::written(before.state, state));
-                self.check_left(&before, told)?;
-                self.check_said(state, version)?;
+                self.check_left(mirror, &before, told)?;
+                self.check_said(mirror, state, version)?;
                 if state == MirrorState::Stopped && before.state == Some(MirrorState::Stopping) {
-                    let position = self.states.read().position.map_or(NOWHERE, left_at);
+                    let position = self.states.read(mirror).position.map_or(NOWHERE, left_at);
                     self.core.oracle.check_ended(position)?;
-                    self.compare_report(position, schedule)?;
+                    self.compare_report(mirror, position, schedule)?;
                 }
                 Answer::Written(Box::new(Written { state, state_epoch, version, position, known }))
             }
@@ -155,29 +164,31 @@ impl MirrorWorld {
     /// The report of a stop says what the log does.
     fn compare_report(
         &mut self,
+        mirror: Mirror,
         position: LastPosition,
         schedule: &mut Schedule<Event>,
     ) -> Result<(), Violation> {
         let wrong = |text: String| Err(Violation::new("report", text));
-        let Some(report) = self.states.report() else { return wrong("there is none".to_owned()) };
+        let Some(report) = self.states.report(mirror) else { return wrong("there is none".to_owned()) };
         let reported = Ended {
             aborted: report.aborted.iter().map(|one| (one.producer_id.0, one.first_offset.0)).collect(),
             reset: report.reset_offset.0,
         };
-        let (copied, version) = (report.mirrored_offset, self.states.read().state_version);
+        let (copied, version) = (report.mirrored_offset, self.states.read(mirror).state_version);
         let is_as_done = self.core.oracle.is_end_behind(position, &reported);
         if (copied, report.version) != (position.offset, version) || !is_as_done {
             let open = self.core.oracle.undecided_at(position);
             return wrong(format!("{report:?} is reported of {position:?}, version {version}, and {open}"));
         }
-        let known = self.states.read().position.map(|known| (known.source_offset, known.source_known_at_ms));
+        let known = self.states.read(mirror).position;
+        let known = known.map(|known| (known.source_offset, known.source_known_at_ms));
         if known != Some((report.source_offset, report.source_known_at_ms)) {
             return wrong(format!("{report:?} is reported, {known:?} was known of the source"));
         }
         schedule.tally("report compared");
         let markers = self.core.oracle.aborts_behind(position);
-        if report.aborted_count as usize != markers {
-            return wrong(format!("{report:?} is reported, {markers} were aborted"));
+        if markers.is_some_and(|markers| markers != report.aborted_count as usize) {
+            return wrong(format!("{report:?} is reported, {markers:?} were aborted"));
         }
         if !reported.aborted.is_empty() {
             schedule.tally("report of aborted transactions compared");
@@ -190,10 +201,15 @@ impl MirrorWorld {
 
     /// What the mirror is said to have brought it has brought, and nothing more. What was known of the source then is
     /// what it last told, and stays; also where a later stop leaves the log at the same place, and it told nothing since.
-    fn check_left(&mut self, before: &PartitionState, told: Option<Told>) -> Result<(), Violation> {
-        let position = self.states.read().position;
+    fn check_left(
+        &mut self,
+        mirror: Mirror,
+        before: &PartitionState,
+        told: Option<Told>,
+    ) -> Result<(), Violation> {
+        let position = self.states.read(mirror).position;
         let Some(position) = position.filter(|_| position != before.position) else { return Ok(()) };
-        self.core.oracle.check_position(left_at(position))?;
+        self.core.oracle.check_position(left_at(position), self.controller.life(mirror))?;
         let known = (position.source_offset.0, position.source_known_at_ms);
         let is_told = known == told.map_or((-1, -1), |told| (told.high_watermark, told.at_ms));
         let is_kept = before.position.is_some_and(|before| {
@@ -208,8 +224,8 @@ impl MirrorWorld {
     }
 
     /// FAILED says what it waits for, which is no source that cannot be reached; and MIRRORING what was exported.
-    fn check_said(&mut self, state: MirrorState, version: i64) -> Result<(), Violation> {
-        let written = self.states.read();
+    fn check_said(&mut self, mirror: Mirror, state: MirrorState, version: i64) -> Result<(), Violation> {
+        let written = self.states.read(mirror);
         let reason = written.reason_code.as_ref().and_then(|code| Reason::from_code(code));
         if state == MirrorState::Failed {
             return match reason.map(Reason::treatment) {
