@@ -203,8 +203,9 @@ impl Oracle {
     /// What a cut from here on drops: all that has a record in it has to be exported, whoever else may have it.
     pub(super) fn lost_by(&self, from: i64) -> Lost {
         let mut lost = Lost::default();
-        let at = self.log.partition_point(|batch| batch.next <= from.max(self.start));
-        for batch in &self.log[at..] {
+        let here = self.here();
+        let at = here.partition_point(|batch| batch.next <= from.max(self.start));
+        for batch in &here[at..] {
             match batch.what {
                 What::Mirrored(_, Meaning::Records(sent)) => {
                     lost.dropped.mirrored_records += u64::from(sent.records.unsigned_abs());
@@ -215,6 +216,13 @@ impl Oracle {
             lost.batches.push((batch.base, batch.bytes.clone()));
         }
         lost
+    }
+
+    /// Without what was there before the log was emptied, and may overlap what has come since.
+    fn here(&self) -> &[Here] {
+        let overlaps = |pair: &[Here]| pair[1].base < pair[0].next;
+        let begins = self.log.windows(2).enumerate().rev().find(|(_, pair)| overlaps(pair));
+        &self.log[begins.map_or(0, |(before, _)| before + 1)..]
     }
 
     /// The log was cut, wholly or in part, and is this now; what ends up to `kept` stays whatever happens.
@@ -488,7 +496,7 @@ impl Oracle {
     /// Whether this log is the beginning of the source's from its start on, but for what the source said that it
     /// had removed; records of this cluster are none of it.
     pub(super) fn is_beginning_of(&self, source: &Source) -> bool {
-        let here = self.log.iter().filter(|batch| batch.next > self.start.max(source.start()));
+        let here = self.here().iter().filter(|batch| batch.next > self.start.max(source.start()));
         let mut there = source.log.iter();
         let mut is_there = |batch: &Here| matches!(batch.what, What::Mirrored(number, _) if there.any(|found| found.number == number));
         self.end <= source.end().max(source.start()) && here.into_iter().all(&mut is_there)
@@ -497,7 +505,7 @@ impl Oracle {
     /// Behind what a cut has kept nothing of this cluster is left.
     pub(super) fn check_is_mirrored(&self) -> Result<(), Violation> {
         let is_own = |batch: &&Here| batch.next > self.start && !matches!(batch.what, What::Mirrored(..));
-        match self.log.iter().find(is_own) {
+        match self.here().iter().find(is_own) {
             Some(batch) => Err(Violation::new("identity", format!("{batch:?} was not cut off"))),
             None => Ok(()),
         }
@@ -508,7 +516,7 @@ impl Oracle {
         let is_there = |number: u64| source.log.binary_search_by_key(&number, |there| there.number).is_ok();
         let is_common = |batch: &Here| matches!(batch.what, What::Mirrored(number, _) if is_there(number));
         let begins = self.start.max(source.start());
-        match self.log.iter().find(|batch| batch.next > begins && !is_common(batch)) {
+        match self.here().iter().find(|batch| batch.next > begins && !is_common(batch)) {
             Some(batch) => Err(Violation::new(
                 "identity",
                 format!("{batch:?} is taken for the source's, which has it not"),
@@ -521,7 +529,7 @@ impl Oracle {
     /// has not.
     pub(super) fn has_parted_from(&self, source: &Source) -> bool {
         let is_there = |number: u64| source.log.binary_search_by_key(&number, |there| there.number).is_ok();
-        let here = self.log.iter().filter(|batch| batch.next > self.start);
+        let here = self.here().iter().filter(|batch| batch.next > self.start);
         let is_other = |batch: &Here| !matches!(batch.what, What::Mirrored(number, _) if is_there(number));
         // Of an empty log the leader epochs are compared all the same.
         let is_empty = self.start == self.end && self.end > 0;
@@ -543,10 +551,11 @@ fn length_of(log: &[Here], start: i64, promised: i64, found: &Found) -> Result<u
         let is_empty = found.start == found.end || length == 0;
         return if is_empty { Ok(length) } else { Err(format!("nothing is here up to {}", found.end)) };
     };
-    let at = log.partition_point(|batch| batch.base < *first);
-    // The first batch of an empty log may reach back over what is gone.
-    let begins_there = log[at..].iter().take_while(|batch| batch.base == *first);
-    let at = at + begins_there.into_iter().position(|batch| batch.bytes == *bytes).unwrap_or(0);
+    // The first batch of a log that was emptied may reach back over what is gone, and begin below that.
+    let is_first = |batch: &Here| batch.base == *first && batch.bytes == *bytes;
+    let Some(at) = log.iter().rposition(is_first) else {
+        return Err(format!("a batch is at {first} that nobody has appended there"));
+    };
     let known = &log[at..log.len().min(at + found.batches.len())];
     if known.len() < found.batches.len() {
         return Err(format!("{} batches are here instead of {}", found.batches.len(), known.len()));

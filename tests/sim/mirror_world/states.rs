@@ -106,9 +106,7 @@ impl States {
         let (_, result) = results.pop().expect("one was asked for");
         if result.is_ok() {
             let after = self.read(mirror);
-            // A manager that has not seen that its mirror was deleted and made again may say once more what it was.
-            let was_forgotten = before.state.is_none() && self.forgotten[mirror as usize] > 0;
-            check_states(&before, &after, was_forgotten)?;
+            check_states(&before, &after)?;
             self.check_position(&after, log_end)?;
         }
         Ok(result)
@@ -191,11 +189,7 @@ fn tombstone_of_position(mirror: Mirror) -> Result<StateRecord, Violation> {
 }
 
 /// The rule of the proposal for what may follow what, and that nothing is written twice (mirroring.md §2).
-fn check_states(
-    before: &PartitionState,
-    after: &PartitionState,
-    was_forgotten: bool,
-) -> Result<(), Violation> {
+fn check_states(before: &PartitionState, after: &PartitionState) -> Result<(), Violation> {
     use MirrorState::{
         EpochFencing, Failed, LogAlignment, Mirroring, Paused, Pausing, Stopped, Stopping, UleRecovery,
     };
@@ -214,7 +208,7 @@ fn check_states(
         Pausing | EpochFencing | UleRecovery => from == Some(Mirroring),
         Paused => from == Some(Pausing),
         Stopping => from != Some(Stopped),
-        Stopped => from == Some(Stopping) || was_forgotten,
+        Stopped => from == Some(Stopping),
     };
     let text = || format!("{to} was written after {from:?}");
     if is_legal { Ok(()) } else { Err(Violation::new("states", text())) }
