@@ -174,22 +174,15 @@ impl Source {
             let code = if is_old { ErrorCode::FENCED_LEADER_EPOCH } else { ErrorCode::UNKNOWN_LEADER_EPOCH };
             let mut data = refused(code);
             if self.fetching.says_leader && rng.bool() {
-                data.current_leader = LeaderIdAndEpoch {
-                    leader_id: super::carrying_out::THERE.0,
-                    leader_epoch: epoch,
-                    ..Default::default()
-                };
+                data.current_leader =
+                    LeaderIdAndEpoch { leader_id: super::carrying_out::THERE.0, leader_epoch: epoch };
             }
             return (data, Vec::new());
         }
         if asked.last_fetched_epoch >= 0 {
             let there = self.true_end_of(Epoch(asked.last_fetched_epoch));
             if there.epoch.0 != asked.last_fetched_epoch || there.end.0 < asked.fetch_offset {
-                let diverging_epoch = EpochEndOffset {
-                    epoch: there.epoch.0,
-                    end_offset: there.end.0.max(0),
-                    ..EpochEndOffset::default()
-                };
+                let diverging_epoch = EpochEndOffset { epoch: there.epoch.0, end_offset: there.end.0.max(0) };
                 let data = PartitionData { diverging_epoch, ..refused(ErrorCode::NONE) };
                 return (data, Vec::new());
             }
