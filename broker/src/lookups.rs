@@ -190,7 +190,7 @@ pub(crate) fn batches_below(
     reply: ReplySlot<Vec<Result<Option<BatchHeader>, LocalError>>>,
 ) {
     let place = |(partition, _): &(TopicIdPartition, Offset)| *partition;
-    search(core, places, place, Lane::Short, reply, |replica, (_, below)| {
+    search(core, places, place, Lane::Long, reply, |replica, (_, below)| {
         let search = replica.log().batch_below(*below);
         move || search.run_checked()
     });
@@ -279,7 +279,7 @@ pub(crate) fn endings(
 enum Lane {
     /// It reads an index and some headers.
     Short,
-    /// It goes through a log.
+    /// It goes through a log, or whole batches.
     Long,
 }
 

@@ -31,6 +31,9 @@ pub struct SnapshotId {
     pub epoch: Epoch,
 }
 
+/// What a snapshot leaves free: the log can be written without it, and says more.
+const LEFT_TO_THE_LOG_BYTES: u64 = 1024 * 1024;
+
 /// Why a snapshot could not be written or read.
 #[derive(Debug, Error)]
 pub enum SnapshotError {
@@ -41,6 +44,16 @@ pub enum SnapshotError {
         path: PathBuf,
         /// Why.
         cause: std::io::Error,
+    },
+    /// There is no room for it beside what the log is to keep.
+    #[error("there is no room for {path}: {needed} bytes are needed with those for the log, of {available}")]
+    NoRoom {
+        /// The file.
+        path: PathBuf,
+        /// How many bytes there should be.
+        needed: u64,
+        /// How many there are.
+        available: u64,
     },
     /// The file is not a finished snapshot.
     #[error("{path} is not a snapshot: {detail}")]
@@ -62,6 +75,7 @@ impl SnapshotError {
             SnapshotError::Io { cause, .. } => {
                 matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             }
+            SnapshotError::NoRoom { .. } => true,
             SnapshotError::Malformed { .. } | SnapshotError::Unencodable(_) => false,
         }
     }
@@ -119,6 +133,13 @@ pub fn contents(
 /// The disk's refusal.
 pub fn store(disk: &Arc<dyn Disk>, dir: &Path, id: SnapshotId, contents: &[u8]) -> Result<(), SnapshotError> {
     let path = dir.join(id.to_string());
+    let needed = LEFT_TO_THE_LOG_BYTES.saturating_add(contents.len() as u64);
+    // A disk that does not tell is asked by writing to it.
+    if let Ok(available) = disk.available_bytes(dir)
+        && available < needed
+    {
+        return Err(SnapshotError::NoRoom { path, needed, available });
+    }
     disk.write_atomically(&path, contents).map_err(|cause| SnapshotError::Io { path, cause })
 }
 

@@ -87,13 +87,17 @@ pub trait Disk: Send + Sync + fmt::Debug {
     }
 
     /// Replaces the content of a file so that a crash leaves the old content or the new one, whole:
-    /// writes `<path>.tmp`, syncs it, renames it and syncs the directory.
+    /// writes `<path>.tmp`, syncs it, renames it and syncs the directory. What could not be written whole does not
+    /// stay: it would take the room of what others have to write.
     fn write_atomically(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let written_first = temporary(path);
         let file = self.open(&written_first, Open::Create)?;
-        file.set_len(0)?;
-        file.write_at(&[IoSlice::new(bytes)], 0)?;
-        file.sync_data().map_err(sync_failed)?;
+        let written = file.set_len(0).and_then(|()| file.write_at(&[IoSlice::new(bytes)], 0));
+        if let Err(error) = written.and_then(|()| file.sync_data().map_err(sync_failed)) {
+            // The next start removes it where this cannot.
+            let _ = self.remove_file(&written_first);
+            return Err(error);
+        }
         self.rename(&written_first, path)?;
         path.parent().map_or(Ok(()), |directory| self.sync_dir(directory)).map_err(sync_failed)
     }

@@ -176,18 +176,28 @@ pub(super) struct Started<'a> {
     /// What would be dropped of them.
     pub(super) truncations: &'a [Truncation],
     pub(super) refused: &'a [Refused],
+    /// What else is said of a topic: that what would be dropped of it is not known, say.
+    pub(super) notes: &'a [(&'a str, &'a str)],
     pub(super) run: Run,
 }
 
 pub(super) fn started(out: &mut impl Write, started: &Started<'_>, style: Style) -> Result<(), Failure> {
-    let Started { mirror, topics, truncations, refused, run } = *started;
+    let Started { mirror, topics, truncations, refused, notes, run } = *started;
     if style == Style::Json {
         let mut answer = Map::new();
         answer.insert("mirror".to_owned(), json!(mirror));
         answer.insert("started".to_owned(), json!(topics));
         answer.insert("dryRun".to_owned(), json!(run == Run::Dry));
+        if !notes.is_empty() {
+            let note = |(topic, message): &(&str, &str)| json!({ "topic": topic, "message": message });
+            answer.insert("notes".to_owned(), notes.iter().map(note).collect());
+        }
         refusal::add_json(&mut answer, refused, truncations).map_err(unprintable)?;
         return print_json(out, &answer);
+    }
+    if topics.is_empty() && !refused.is_empty() {
+        // They were found, and are told of as refused.
+        return Ok(());
     }
     let (count, listed) = (topics.len(), topics.join(", "));
     match (run, topics.is_empty()) {
@@ -348,7 +358,7 @@ mod tests {
     fn a_dry_start_starts_nothing_and_says_what_it_would_drop() {
         let topics = topics(&["orders"]);
         let of = |topics, truncations, style| {
-            let told = Started { mirror: "m", topics, truncations, refused: &[], run: Run::Dry };
+            let told = Started { mirror: "m", topics, truncations, refused: &[], notes: &[], run: Run::Dry };
             let mut out = Vec::new();
             started(&mut out, &told, style).unwrap();
             String::from_utf8(out).unwrap()

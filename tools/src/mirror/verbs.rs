@@ -98,17 +98,22 @@ fn say_started(
     let Asked { mirror, topics, run } = *asked;
     let only_patterns = !topics.iter().any(|asked| topic_name::is_legal(asked));
     let has_refused = style == Style::Json && !refused.is_empty();
+    let begun = answer.topics.iter().filter(|topic| topic.error_code == ErrorCode::NONE.0);
+    let note = |topic: &'_ MirrorTopicResult| {
+        let said = topic.error_message.as_deref().filter(|said| !said.is_empty())?;
+        Some((topic.name.to_string(), said.to_owned()))
+    };
+    let notes: Vec<(String, String)> = begun.filter_map(note).collect();
+    let notes: Vec<(&str, &str)> = notes.iter().map(|(topic, said)| (&**topic, &**said)).collect();
     if !started.is_empty() || only_patterns || has_refused {
         let truncations = &would_go(answer);
-        let told = Started { mirror, topics: started, truncations, refused, run };
+        let told = Started { mirror, topics: started, truncations, refused, notes: &notes, run };
         let mut out = stdout().lock();
         change_output::started(&mut out, &told, style)?;
         out.flush()?;
     }
-    for topic in answer.topics.iter().filter(|topic| topic.error_code == ErrorCode::NONE.0) {
-        if let Some(note) = topic.error_message.as_deref().filter(|note| !note.is_empty()) {
-            eprintln!("{}: {note}", topic.name);
-        }
+    for (topic, note) in notes {
+        eprintln!("{topic}: {note}");
     }
     Ok(())
 }

@@ -67,11 +67,15 @@ fn try_start(
             Err(ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic name."))
         } else if !id.is_zero() && !identified.insert(id) {
             Err(ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic id."))
-        } else if exclusion.matches(&topic.topic_name) {
-            let why = format!("Topic '{}' is excluded by {EXCLUDE} of the mirror.", topic.topic_name);
-            Err(ApiError::new(ErrorCode::INVALID_REQUEST, why))
         } else if let Some(why) = inclusion.as_ref().and_then(|now| overtaken(image, now, topic)) {
             Err(ApiError::new(ErrorCode::INVALID_CLUSTER_MIRROR_STATE, why))
+        } else if exclusion.matches(&topic.topic_name) {
+            let why = format!("Topic '{}' is excluded by {EXCLUDE} of the mirror.", topic.topic_name);
+            // Discovery was overtaken by whoever has excluded it.
+            let is_late = request.discovered;
+            let code =
+                if is_late { ErrorCode::INVALID_CLUSTER_MIRROR_STATE } else { ErrorCode::INVALID_REQUEST };
+            Err(ApiError::new(code, why))
         } else {
             start_one(image, request, topic, context)
         };
@@ -463,6 +467,22 @@ mod tests {
         let result = world.start_with(&discovered(vec![topic("local", 0, 1)])).topics.remove(0);
         assert_eq!(ErrorCode(result.error_code), ErrorCode::INVALID_CLUSTER_MIRROR_STATE);
         assert_eq!(world.bound("local"), None);
+    }
+
+    #[test]
+    fn what_was_excluded_while_discovery_looked_is_no_error_of_the_request() {
+        let mut world = including(".*");
+        let exclude = StartMirrorTopicsRequest {
+            mirror_name: "m".into(),
+            exclude_patterns: vec!["n.*".into()],
+            ..StartMirrorTopicsRequest::default()
+        };
+        assert_eq!(world.start_with(&exclude).error_code, 0);
+        let code = |world: &mut World, request| ErrorCode(world.start_with(&request).topics[0].error_code);
+        let found = discovered(vec![topic("new", 8, 1)]);
+        assert_eq!(code(&mut world, found.clone()), ErrorCode::INVALID_CLUSTER_MIRROR_STATE);
+        let asked = StartMirrorTopicsRequest { discovered: false, ..found };
+        assert_eq!(code(&mut world, asked), ErrorCode::INVALID_REQUEST);
     }
 
     #[test]

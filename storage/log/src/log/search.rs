@@ -35,7 +35,8 @@ pub struct BatchBelowSearch {
     segments: Vec<(SegmentView, Offset)>,
     start: Offset,
     below: Offset,
-    /// Where the batch ends, where it is the newest.
+    /// Where the batch ends, where it is the newest and that is known to the offset: a log may end in a gap between the
+    /// last batch and an empty segment, which a cleaner has left.
     ends_at: Option<Offset>,
     epochs: EpochHistory,
 }
@@ -81,7 +82,7 @@ impl Log {
         let filled = ended.filter(|(_, segment)| segment.size() > 0).take(2);
         let segments: Vec<_> =
             filled.map(|(index, segment)| (segment.view().clone(), end_of(index + 1))).collect();
-        let is_newest = below >= last_batch_end && !segments.is_empty();
+        let is_newest = below >= last_batch_end && self.active().size() > 0;
         let ends_at = is_newest.then_some(last_batch_end);
         BatchBelowSearch { segments, start: self.start, below, ends_at, epochs: self.epochs.clone() }
     }

@@ -195,6 +195,26 @@ fn a_gap_between_segments_that_another_program_left_is_no_loss() {
 }
 
 #[test]
+fn a_gap_before_an_empty_newest_segment_is_no_damage_of_the_batch_before_it() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    let all = fill(&mut log, 30);
+    drop(log);
+    kafka_opens(&world);
+    let last = *bases(&world).last().unwrap();
+    drop_last_batch(&world, last, &all[0]);
+    let gone = all.len() - 1;
+    fs::write(world.path().join(format!("{:020}.log", 60)), []).unwrap();
+    for log in [world.open_unclean(0).0, world.open_clean()] {
+        assert_eq!(log.end(), Offset(60));
+        let expected = Some(all[gone - 1].header().base_offset);
+        assert_eq!(log.newest_batch().run().unwrap().map(|header| header.base_offset), expected);
+        let below_end = log.batch_below(log.end()).run_checked().unwrap();
+        assert_eq!(below_end.map(|header| header.base_offset), expected);
+    }
+}
+
+#[test]
 fn a_torn_segment_ends_the_log_whoever_wrote_it() {
     let world = World::new(segments_of(600));
     let mut log = world.create();
