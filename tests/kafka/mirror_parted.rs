@@ -1,6 +1,7 @@
 //! Histories that have parted: what only this cluster has is kept until an operator consents, is exported then, and
 //! kafka-dump-log reads the file.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -141,6 +142,63 @@ fn a_compacted_topic_is_mirrored_again_whole_and_no_key_is_lost() {
     let values: Vec<String> = there.chain((40..60).map(|key| format!("here {key}"))).collect();
     assert_eq!(exported, values, "all of the log is in the files");
     assert!(tarn.output().contains("all of the log is exported, dropped now and mirrored again"));
+}
+
+/// The source's cleaner has been where both logs had the same.
+#[test]
+fn what_the_source_compacted_meanwhile_is_mirrored_again_whole_and_no_key_is_lost() {
+    let properties = vec![("log.cleaner.backoff.ms".to_string(), "100".to_string())];
+    let source = KafkaNode::start(&NodeOptions { properties, ..NodeOptions::default() });
+    let compacting =
+        ["--config", "cleanup.policy=compact", "--config", "min.cleanable.dirty.ratio=0.01", "--config"];
+    let from_later_on = [&compacting[..], &["min.compaction.lag.ms=600000", "--partitions", "1"]].concat();
+    create(&source.bootstrap(), "keyed", &from_later_on);
+    for text in ["old", "there"] {
+        write_keyed(&source.bootstrap(), "keyed", &keyed(0..50, text));
+    }
+    let tarn = Tarn::start(&TarnOptions::default());
+    tarn.mirror_from(&source.bootstrap(), "m", "keyed");
+    let wanted = |topic: &str| topic == "keyed";
+    await_mirrored(&source.bootstrap(), &tarn.bootstrap(), wanted, COPIED);
+    tarn.mirror("stop", &["--mirror", "m", "--topics", "keyed"]).ok();
+    write_keyed(&tarn.bootstrap(), "keyed", &keyed(40..60, "here"));
+
+    let alter = |configs: &str| {
+        let of =
+            ["--bootstrap-server", &source.bootstrap(), "--entity-type", "topics", "--entity-name", "keyed"];
+        tool("ConfigCommand", &[&of[..], &["--alter", "--add-config", configs]].concat()).ok();
+    };
+    alter("min.compaction.lag.ms=0,segment.ms=100");
+    until("the source's cleaner", COPIED, || {
+        // Only what is in a closed segment is cleaned, and an append closes one.
+        write_keyed(&source.bootstrap(), "keyed", &keyed(20..30, "later"));
+        !read(&source.bootstrap(), "keyed").iter().any(|line| line.contains(":old "))
+    });
+    alter("min.compaction.lag.ms=600000");
+
+    let refused = tarn.mirror("start", &["--mirror", "m", "--topics", "keyed"]).failed_with(PRECONDITION);
+    assert!(refused.contains("LOCAL_RECORDS"), "{refused}");
+    tarn.mirror("start", &["--mirror", "m", "--topics", "keyed", "--allow-truncation"]).ok();
+    await_mirrored(&source.bootstrap(), &tarn.bootstrap(), wanted, COPIED);
+    assert_identical(&source.bootstrap(), &tarn.bootstrap(), wanted);
+    let newest = |lines: Vec<String>| -> BTreeMap<String, String> {
+        lines.iter().filter_map(|line| line.split_once(':')).map(|(k, v)| (k.into(), v.into())).collect()
+    };
+    let mirrored = newest(read(&tarn.bootstrap(), "keyed"));
+    assert_eq!(mirrored, newest(read(&source.bootstrap(), "keyed")));
+    assert_eq!(mirrored.len(), 50, "every key that the source has");
+    let exported: Vec<String> =
+        exported(&exports_of(&tarn, "keyed")[0]).into_iter().map(|(_, value)| value).collect();
+    let values = |text: &str, keys: std::ops::Range<usize>| keys.map(|key| format!("{text} {key}")).collect();
+    let all: Vec<Vec<String>> = vec![values("old", 0..50), values("there", 0..50), values("here", 40..60)];
+    assert_eq!(exported, all.concat(), "whatever this log held is in the files");
+}
+
+/// What a consumer reads of partition 0, each record as `key:value`.
+fn read(bootstrap: &str, topic: &str) -> Vec<String> {
+    let whole =
+        ["-C", "-b", bootstrap, "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q", "-f", "%k:%s\\n"];
+    kcat(&whole, None).ok().lines().map(str::to_owned).collect()
 }
 
 fn create(bootstrap: &str, topic: &str, more: &[&str]) {

@@ -18,9 +18,9 @@ const STOPPED: Duration = Duration::from_secs(30);
 const COMMAND: Duration = Duration::from_secs(60);
 const SHOWN: Duration = Duration::from_secs(60);
 
+const NODE_ID: &str = "1";
 /// The cluster id of every Tarn that these tests start, but for copies and sources.
-pub const NODE_ID: &str = "1";
-const CLUSTER_ID: &str = "VGFybkRlc3RpbmF0aW9uQQ";
+pub const CLUSTER_ID: &str = "VGFybkRlc3RpbmF0aW9uQQ";
 
 /// That of a Tarn that is another one's source.
 pub const SOURCE_CLUSTER_ID: &str = "QVRhcm5Bc1RoZVNvdXJjZQ";

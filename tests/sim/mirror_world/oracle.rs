@@ -278,7 +278,9 @@ impl Oracle {
     /// This cluster has appended this to end the log behind a position.
     pub(super) fn ended(&mut self, batch: &ValidBatch, position: LastPosition) -> Result<(), Violation> {
         let wrong = |text: String| Err(Violation::new("end", text));
-        if let Some(odd) = self.end_behind(position).find(|batch| !matches!(batch.what, What::Abort(_))) {
+        let is_left = self.is_left_to_others(position);
+        let odd = self.end_behind(position).find(|batch| !is_left && !matches!(batch.what, What::Abort(_)));
+        if let Some(odd) = odd {
             return wrong(format!("{odd:?} stands between {position:?} and more of the end"));
         }
         let control =
@@ -287,6 +289,9 @@ impl Oracle {
         let id = batch.header().producer_id.0;
         match control.control_type {
             ControlType::Abort if open.iter().any(|open| open.id == id) => self.keep(batch, What::Abort(id)),
+            ControlType::MirrorPidReset if is_left => {
+                return wrong(format!("reset of what others wrote behind {position:?}"));
+            }
             ControlType::MirrorPidReset if !open.iter().any(|open| self.is_remembered(open)) => {
                 self.keep(batch, What::Reset)
             }
@@ -306,8 +311,8 @@ impl Oracle {
         self.behind(position).filter(move |batch| batch.epoch > position.epoch.0)
     }
 
-    /// True where the mirror has brought nothing into a log that holds what others wrote, whose end is their own: nobody
-    /// ends it for this one.
+    /// True where the mirror has brought nothing into a log that holds what others wrote, whose end is their own: for
+    /// this one no more than the transactions that they left open is ended.
     fn is_left_to_others(&self, position: LastPosition) -> bool {
         let is_of_others = |first: &Here| matches!(first.what, What::Local | What::Mirrored(..));
         position == LastPosition::NOTHING && self.behind(position).next().is_some_and(is_of_others)
@@ -332,8 +337,9 @@ impl Oracle {
         if self.is_left_to_others(position) {
             // Where their records are removed from the beginning, their end may be the first that is found.
             let is_theirs = |batch: &Here| batch.what == What::Reset && batch.base == ended.reset;
-            let is_untouched = ended.aborted.is_empty() && ended.reset == Offset::NONE.0;
-            return is_untouched || self.log.iter().any(is_theirs);
+            let was_aborted = |id: i64| self.log.iter().any(|batch| batch.what == What::Abort(id));
+            let is_none = ended.reset == Offset::NONE.0;
+            return is_none && ended.aborted.iter().all(|(id, _)| was_aborted(*id)) || self.log.iter().any(is_theirs);
         }
         let begins = self.end_behind(position).next().map_or(self.end, |first| first.base);
         let open = self.open_below(begins);
