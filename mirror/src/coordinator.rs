@@ -348,7 +348,8 @@ impl PartitionState {
         } else if leader_epoch != Epoch::NONE && leader_epoch < self.leader_epoch {
             return Err(WriteRefused::FencedLeader { given: leader_epoch, current: self.leader_epoch });
         }
-        if write.state_epoch != -1 && write.state_epoch < self.state_epoch {
+        // A higher one is of a mirror of the same name that was deleted since, and forgotten here.
+        if write.state_epoch != -1 && write.state_epoch != self.state_epoch {
             return Err(WriteRefused::FencedState { given: write.state_epoch, current: self.state_epoch });
         }
         if write.state_version != -1 && write.state_version < self.state_version {

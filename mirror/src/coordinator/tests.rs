@@ -56,6 +56,16 @@ fn of_two_writers_with_one_state_epoch_only_the_first_is_taken() {
 }
 
 #[test]
+fn a_state_epoch_that_was_never_written_here_is_of_a_mirror_that_was_deleted() {
+    let mut coordinator = MirrorCoordinator::default();
+    let refused = write(&mut coordinator, with(MirrorState::Stopping, 5, 3));
+    assert_eq!(refused, Err(WriteRefused::FencedState { given: 3, current: 0 }));
+    assert_eq!(write(&mut coordinator, with(MirrorState::LogAlignment, 5, 0)), Ok(1));
+    let refused = write(&mut coordinator, with(MirrorState::Stopped, 5, 3));
+    assert_eq!(refused, Err(WriteRefused::FencedState { given: 3, current: 1 }));
+}
+
+#[test]
 fn a_failure_remembers_the_state_before_it() {
     let mut coordinator = MirrorCoordinator::default();
     write(&mut coordinator, with(MirrorState::LogAlignment, 5, -1)).expect("it is the first");

@@ -8,15 +8,16 @@ use tarn_wire::messages::write_mirror_states_request::{
 
 use super::job::{Item, Outcome, Site};
 use super::work::fill;
+use crate::alignment::Content;
 use crate::coordinator::NEVER_STOPPED_MS;
 use crate::crash_points;
 use crate::fetch::progress::Clock;
 use crate::limits;
-use crate::local_cluster::{self, EndOrder, Export, LocalCluster};
+use crate::local_cluster::{self, EndOrder, Ending, Export, LocalCluster};
 use crate::reasons::Reason;
 
-/// Makes logs durable and committed up to their ends.
-pub(super) async fn flush(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
+/// Makes logs durable and committed up to their ends, and looks whether the positions of earlier stops speak of them.
+pub(super) async fn flush(site: &Site, cluster: &impl LocalCluster, items: &[Item]) -> Vec<Outcome> {
     let flushed = cluster.flush(items.iter().map(|item| item.partition).collect()).await;
     let outcome = |flushed| match flushed {
         Ok(ends) if is_committed(&ends) => {
@@ -31,7 +32,38 @@ pub(super) async fn flush(cluster: &impl LocalCluster, items: &[Item]) -> Vec<Ou
     };
     let mut outcomes: Vec<Outcome> = flushed.into_iter().map(outcome).collect();
     fill(&mut outcomes, items.len(), Reason::DestinationNoLeader);
+    look_behind_positions(site, cluster, items, &mut outcomes).await;
     outcomes
+}
+
+/// A log that its mirror has not aligned since it last stopped may have been filled by another one meanwhile
+/// (see `positions`): then the end of that stop is not behind its position.
+async fn look_behind_positions(
+    site: &Site,
+    cluster: &impl LocalCluster,
+    items: &[Item],
+    outcomes: &mut [Outcome],
+) {
+    let open = |(index, (item, outcome)): (usize, (&Item, &Outcome))| {
+        let Outcome::Flushed(ends) = outcome else { return None };
+        let position = item.last_position.filter(|_| item.content == Content::Local)?;
+        (ends.latest_epoch > position.epoch).then_some((index, item.partition, position))
+    };
+    let places: Vec<_> = items.iter().zip(&*outcomes).enumerate().filter_map(open).collect();
+    if places.is_empty() {
+        return;
+    }
+    let asked = places.iter().map(|&(_, partition, position)| (partition, position)).collect();
+    for ((index, ..), ending) in places.into_iter().zip(cluster.endings(asked).await) {
+        let is_ours = |ending: &Ending| ending.source_cluster_id == site.source_cluster_id;
+        match (ending, &outcomes[index]) {
+            (Ok(ending), Outcome::Flushed(ends)) if !ending.as_ref().is_some_and(is_ours) => {
+                outcomes[index] = Outcome::FlushedAnother(*ends);
+            }
+            (Ok(_), _) => {}
+            (Err(error), _) => outcomes[index] = Outcome::refused_here(&error),
+        }
+    }
 }
 
 /// Another leader could hold less than the position claims.

@@ -156,6 +156,8 @@ pub(super) enum Outcome {
     Raised(Epoch),
     /// All of the log is durable and committed.
     Flushed(LogEnds),
+    /// The same of a log that is not the one that the last stop's position speaks of.
+    FlushedAnother(LogEnds),
     /// The log is ended.
     Ended(LogEnded),
     /// The owning core does not end the log.

@@ -44,7 +44,7 @@ pub(super) async fn run(
             Work::Compare(_) => compare::compare(site, cluster, &items).await,
             Work::Search(_) => search::search(site, cluster, &items).await,
             Work::RaiseEpochs => raise_epochs(cluster, &items).await,
-            Work::Flush => ending::flush(cluster, &items).await,
+            Work::Flush => ending::flush(site, cluster, &items).await,
             Work::EndLogs => ending::end_logs(site, cluster, &items).await,
             Work::Truncate => truncating::truncate(cluster, &items).await,
         }

@@ -150,6 +150,10 @@ impl Mirror {
             Outcome::GateOpened(generation) => partition.gate_opened(generation),
             Outcome::Raised(above) => partition.raise_asked(above, context.now_ms),
             Outcome::Flushed(ends) => partition.flushed(&ends),
+            Outcome::FlushedAnother(ends) => {
+                partition.position_is_void();
+                partition.flushed(&ends);
+            }
             Outcome::Ended(ended) => partition.log_ended(ended),
             Outcome::EndRefused(reason, why) => {
                 partition.end_refused();

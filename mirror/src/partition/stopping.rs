@@ -7,7 +7,8 @@
 //!
 //! Invariants:
 //! * the position of a stop is written once; it only goes down, where the log has lost what it claims;
-//! * what came into a log that nothing was mirrored into since the last stop, or ever, is not counted as mirrored;
+//! * what came into a log that nothing was mirrored into since the last stop, or ever, is not counted as mirrored,
+//!   neither by clients nor by another mirror: a position that speaks of another log is none;
 //! * the log is ended only behind a position that is written, and in a leader epoch above it;
 //! * STOPPED is written only once the log is ended, or where it was STOPPED before and no alignment has begun since.
 
@@ -32,6 +33,8 @@ pub(super) struct Stop {
     ended: Option<Arc<LogEnded>>,
     /// What was known of the source when the position was written.
     known: Option<SourceKnown>,
+    /// The last stop's position speaks of a log that another mirror has filled anew since.
+    position_is_void: bool,
 }
 
 impl Stop {
@@ -80,6 +83,7 @@ impl Partition {
         let before = match persisted.state {
             Some(MirrorState::Stopping) => persisted.position,
             _ if self.content() == Content::Mirrored => None,
+            _ if self.stop.position_is_void => Some(LastPosition::NOTHING),
             _ => Some(persisted.position.unwrap_or(LastPosition::NOTHING)),
         };
         Some(before.filter(|before| before.offset <= end.offset).unwrap_or(end))
@@ -116,6 +120,12 @@ impl Partition {
             self.stop.flushed = Some(LastPosition { epoch: ends.latest_epoch, offset: ends.log_end });
         }
         self.went_well();
+    }
+
+    /// Behind the position of the last stop the log is not ended for this mirror's source: another mirror has filled it
+    /// anew since. To be told before how far it is flushed.
+    pub fn position_is_void(&mut self) {
+        self.stop.position_is_void = true;
     }
 
     /// The coordinator has written STOPPING with this position and what was known of the source, for this version

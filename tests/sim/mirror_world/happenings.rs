@@ -244,9 +244,6 @@ impl MirrorWorld {
         let version = self.controller.bound().version;
         let mirror = self.controller.mirror_of(verb);
         if matches!(verb, Verb::Start(_) | Verb::StartOther(_)) {
-            if self.comes_back(mirror) {
-                return Ok(());
-            }
             self.make_again(mirror, schedule)?;
         }
         let is_done = self.controller.command(verb);

@@ -306,7 +306,13 @@ impl MirrorWorld {
             }
             Answer::SourceLost => self.source_lost(schedule),
             Answer::Raised(above) => self.partition.raise_asked(above, now_ms),
-            Answer::Flushed(ends) => self.partition.flushed(&ends),
+            Answer::Flushed(ends) => {
+                if self.has_another_log(&ends)? {
+                    schedule.tally("position of another log");
+                    self.partition.position_is_void();
+                }
+                self.partition.flushed(&ends);
+            }
             Answer::Ended(ended) => self.partition.log_ended(ended),
             Answer::EndRefused(reason) => {
                 self.partition.end_refused();

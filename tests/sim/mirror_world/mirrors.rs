@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use tarn_image::{Binding, DesiredState};
-use tarn_mirror::local_cluster::{Gate, GateOrder};
+use tarn_mirror::alignment::Content;
+use tarn_mirror::local_cluster::{Gate, GateOrder, LastPosition, LogEnds};
 use tarn_mirror::partition::{Bound, Partition};
 
 use super::MirrorWorld;
@@ -115,10 +116,17 @@ impl MirrorWorld {
         self.controller.life(self.mirror)
     }
 
-    /// A mirror that comes back to a log that another one has filled since it stopped there: its position speaks of
-    /// another log, which a stop that comes before anything is mirrored does not notice.
-    pub(super) fn comes_back(&mut self, mirror: Mirror) -> bool {
-        mirror != self.controller.mirror() && self.states.read(mirror).position.is_some()
+    /// Behind the position of an earlier stop the log is not ended for this mirror's cluster: another mirror has filled
+    /// it anew since.
+    pub(super) fn has_another_log(&self, ends: &LogEnds) -> Result<bool, Violation> {
+        let is_open = |position: &LastPosition| {
+            self.partition.content() == Content::Local && ends.latest_epoch > position.epoch
+        };
+        let Some(position) = self.partition.last_position().filter(is_open) else { return Ok(false) };
+        let behind = self.core.replica.look_behind_position(position).run();
+        let behind = behind.map_err(|error| Violation::new("read", error.to_string()))?;
+        let cluster = Some(self.source.cluster.id());
+        Ok(behind.ending().is_none_or(|ending| ending.source_cluster_id != cluster))
     }
 
     /// True while the manager has nothing to do with the partition.

@@ -321,7 +321,10 @@ impl Oracle {
     /// A position claims all that the mirror has brought, and nothing of clients here.
     pub(super) fn check_position(&self, position: LastPosition, by: Life) -> Result<(), Violation> {
         let said = |batch: &Here, how: &str| format!("{position:?} was written, {batch:?} stands {how} it");
-        if let Some(batch) = self.behind(position).find(|batch| batch.by == Some(by)) {
+        // What it had brought before others filled the log anew is claimed with theirs, or not at all.
+        let is_shared = self.log.iter().any(|batch| batch.by != Some(by));
+        let claims_nothing = position == LastPosition::NOTHING && is_shared;
+        if let Some(batch) = self.behind(position).find(|batch| batch.by == Some(by) && !claims_nothing) {
             return Err(Violation::new("gate", said(batch, "behind")));
         }
         let is_claimed = |batch: &&Here| batch.next > self.start && batch.next <= position.offset.0;
@@ -339,7 +342,8 @@ impl Oracle {
             let is_theirs = |batch: &Here| batch.what == What::Reset && batch.base == ended.reset;
             let was_aborted = |id: i64| self.log.iter().any(|batch| batch.what == What::Abort(id));
             let is_none = ended.reset == Offset::NONE.0;
-            return is_none && ended.aborted.iter().all(|(id, _)| was_aborted(*id)) || self.log.iter().any(is_theirs);
+            return is_none && ended.aborted.iter().all(|(id, _)| was_aborted(*id))
+                || self.log.iter().any(is_theirs);
         }
         let begins = self.end_behind(position).next().map_or(self.end, |first| first.base);
         let open = self.open_below(begins);

@@ -75,6 +75,21 @@ fn what_came_since_an_earlier_stop_is_not_counted_as_mirrored_by_the_next() {
 }
 
 #[test]
+fn a_position_that_speaks_of_another_log_is_none() {
+    let mut world = World::new();
+    world.run_to_stopped();
+    // Another mirror has filled the log anew, and this one begins again and is stopped before it is aligned.
+    world.persist(Some(LogAlignment), 3);
+    (world.bound.version, world.bound.leader_epoch) = (4, Epoch(51));
+    let mut partition = world.stopping();
+    (0..2).for_each(|_| drop(world.step(&mut partition)));
+    partition.position_is_void();
+    world.step(&mut partition);
+    assert_eq!(partition.position(), Some(LastPosition::NOTHING));
+    assert_eq!(partition.want(0), Want::WriteState(Stopping));
+}
+
+#[test]
 fn a_log_of_which_nothing_was_mirrored_is_stopped_as_such() {
     for state in [None, Some(LogAlignment), Some(Failed)] {
         let mut world = World::unbegun();
