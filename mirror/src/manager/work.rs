@@ -22,7 +22,9 @@ use super::{compare, ending, search, truncating};
 use crate::crash_points;
 use crate::fetch::progress::Clock;
 use crate::limits;
-use crate::local_cluster::{Gate, GateOrder, KnownState, LastPosition, LocalCluster, MirrorGeneration};
+use crate::local_cluster::{
+    Gate, GateOrder, KnownState, LastPosition, LocalCluster, LocalError, MirrorGeneration,
+};
 use crate::partition::{Persisted, Want};
 use crate::reasons::Reason;
 use crate::state::MirrorState;
@@ -97,7 +99,8 @@ async fn read_states(mirror: &str, cluster: &impl LocalCluster, items: &[Item]) 
 }
 
 /// Looks up what was exported of logs that may have been truncated under the state that was read: whoever ordered it
-/// may have died since, or not have waited.
+/// may have died since, or not have waited. What cannot be read holds nobody up, a stop least of all: it would have
+/// been told, and nothing is decided by it.
 async fn look_up_exports(cluster: &impl LocalCluster, answers: &mut Answers<Outcome>) {
     let may_be = |outcome: &Outcome| match outcome {
         Outcome::Read(persisted, _) => persisted.state.is_some_and(|state| state != MirrorState::Stopped),
@@ -110,6 +113,9 @@ async fn look_up_exports(cluster: &impl LocalCluster, answers: &mut Answers<Outc
     for (partition, noted) in asked.iter().zip(cluster.noted_exports(asked.clone()).await) {
         match (answers.get_mut(partition), noted) {
             (Some(Outcome::Read(_, found)), Ok(noted)) => *found = noted.map(Box::new),
+            (Some(_), Err(LocalError::Storage { reason: why, .. })) => {
+                tracing::warn!(%partition, %why, "whether its end was exported once cannot be looked up");
+            }
             (Some(outcome), Err(error)) => *outcome = Outcome::refused_here(&error),
             _ => {}
         }

@@ -77,6 +77,8 @@ pub(crate) struct State {
     pub(crate) cannot_read: Option<TopicId>,
     /// Owning cores truncate logs and never say so.
     pub(crate) truncates_in_silence: bool,
+    /// What is noted of exports cannot be read.
+    pub(crate) notes_are_unreadable: bool,
     /// Owning cores cut no log.
     pub(crate) truncates_nothing: bool,
     /// Replicas of this cluster lack the last record of every log.
@@ -437,7 +439,11 @@ impl LocalCluster for Cluster {
     ) -> Vec<Result<Option<NotedExport>, LocalError>> {
         self.count("noted");
         let state = self.state();
-        partitions.iter().map(|one| Ok(state.logs.get(one).and_then(|log| log.noted_export()))).collect()
+        let noted = |partition: TopicIdPartition| match state.notes_are_unreadable {
+            true => Err(LocalError::Storage { partition, reason: "mirror-export: not a file".into() }),
+            false => Ok(state.logs.get(&partition).and_then(|log| log.noted_export())),
+        };
+        partitions.into_iter().map(noted).collect()
     }
 
     async fn epoch_ends(&self, epochs: Vec<(TopicIdPartition, Epoch)>) -> Vec<Result<EpochEnd, LocalError>> {

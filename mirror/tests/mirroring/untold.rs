@@ -6,7 +6,7 @@ use tarn_mirror::state::MirrorState;
 
 use super::cluster::Cluster;
 use super::diverged::{elect_uncleanly, failed, mirrored, mirrors, partition};
-use super::{Mirroring, eventually, node, written};
+use super::{Mirroring, caught_up, eventually, node, produce, written};
 
 const EXPORT: &str = "/exports/it";
 
@@ -52,6 +52,20 @@ fn what_was_exported_before_a_pause_that_overtook_its_answer_is_named_once_it_is
     cluster.want("orders", "mirroring:4");
     eventually(|| reported(&cluster).as_deref() == Some(EXPORT));
     eventually(|| cluster.leader_epoch(partition(&cluster)) > led_in);
+}
+
+#[test]
+fn a_note_that_cannot_be_read_holds_up_neither_mirroring_nor_a_stop() {
+    let (source, _serving, cluster, mirror) = mirrored();
+    drop(mirror);
+    cluster.state().notes_are_unreadable = true;
+    let mirror = again(&cluster);
+    produce(&source, "orders", 0, 1);
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    drop(mirror);
+    cluster.want("orders", "stopping:2");
+    let _mirror = again(&cluster);
+    eventually(|| cluster.wanted("orders") == "stopped:2");
 }
 
 /// The log is truncated by consent, and nobody is told. The leader epoch in which that was.
