@@ -412,8 +412,8 @@ pub trait LocalCluster: Clone + 'static {
     async fn truncate_logs(&self, orders: Vec<TruncateOrder>) -> Vec<Result<LogTruncated, LocalError>>;
 
     /// What was exported of logs led by this broker before they were truncated last, as it was noted then; `None` where
-    /// nothing was, or the log was not truncated after all. To be asked before anything is appended again. One answer
-    /// for each partition, in their order.
+    /// nothing was, or the log was not truncated after all, whatever was appended to it since. One answer for each
+    /// partition, in their order.
     async fn noted_exports(
         &self,
         partitions: Vec<TopicIdPartition>,

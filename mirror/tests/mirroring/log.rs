@@ -25,8 +25,8 @@ pub(crate) struct Log {
     pub(crate) resets: usize,
     /// The newest batch has another checksum than was written.
     pub(crate) is_damaged: bool,
-    /// What is noted beside it of an export.
-    pub(crate) noted: Option<NotedExport>,
+    /// What is noted beside it of an export, and the last batch in that.
+    pub(crate) noted: Option<(NotedExport, Option<BatchHeader>)>,
 }
 
 impl Log {
@@ -78,8 +78,9 @@ impl Log {
 
     /// What was exported before it was truncated.
     pub(crate) fn noted_export(&self) -> Option<NotedExport> {
-        let is_truncated = |export: &Export| self.end() != export.to.0 || self.start > export.from.0;
-        self.noted.clone().filter(|noted| is_truncated(&noted.export))
+        let (noted, last) = self.noted.as_ref()?;
+        let is_truncated = !self.batches.iter().any(|batch| Some(batch.header()) == last.as_ref());
+        is_truncated.then(|| noted.clone())
     }
 
     pub(crate) fn suffix(&self, from: Offset, records_max: u64) -> Suffix {
@@ -128,7 +129,8 @@ impl Log {
             bytes: 1,
         });
         let version = order.version;
-        self.noted = export.clone().map(|export| NotedExport { version, export });
+        let last = self.batches.last().map(|batch| *batch.header());
+        self.noted = export.clone().map(|export| (NotedExport { version, export }, last));
         let kept = self.batches.partition_point(|batch| batch.header().next_offset() <= from);
         let mut dropped = self.batches.split_off(kept);
         dropped.retain(|batch| order.export_from.is_some_and(|from| batch.header().next_offset() > from));

@@ -21,6 +21,7 @@ use tarn_record::{Offset, Timestamp};
 
 use super::batches::RecordCounts;
 use super::export_dir::{ExportDir, Room};
+use super::export_note::BatchMark;
 use super::{Log, LogBatches};
 use crate::disk::{Disk, DiskFile, Open};
 use crate::error::{LogError, sync_failed};
@@ -53,6 +54,8 @@ pub struct Exported {
     pub counts: RecordCounts,
     /// The bytes of its batches.
     pub bytes: u64,
+    /// Its last batch.
+    pub(super) last: BatchMark,
     /// It was found, left by an earlier attempt, and perhaps somebody knows of it.
     pub was_there: bool,
 }
@@ -89,13 +92,15 @@ impl ExportJob {
     ) -> Result<Option<Exported>, LogError> {
         let ExportJob { home, batches } = self;
         let parts = parts(&batches)?;
-        let Some(from) = parts.first().map(|part| part.first) else { return Ok(None) };
         let (disk, to) = (home.disk.as_ref(), batches.upper);
+        let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return Ok(None) };
+        let Some(found) = last.view.locate_below(to, to)? else { return Ok(None) };
+        let (from, last) = (first.first, BatchMark::of(&found.header));
         let bytes = parts.iter().map(Part::bytes).sum();
         let place = prepare(disk, dir.path(), &home)?;
         let offsets = format!("{from}-{to}");
         let exported = |path, counts, was_there| {
-            Some(Exported { home: home.clone(), path, from, to, counts, bytes, was_there })
+            Some(Exported { home: home.clone(), path, from, to, counts, bytes, last, was_there })
         };
         if let Some((path, counts)) = earlier(disk, &place, &offsets, &parts, &is_wanted)? {
             return Ok(exported(path, counts, true));

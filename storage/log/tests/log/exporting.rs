@@ -154,6 +154,29 @@ fn a_copy_that_is_there_is_taken_over_and_one_that_is_not_the_same_is_not() {
     assert!(matches!(refused, LogError::GivenUp { .. }), "comparing takes its time too: {refused}");
 }
 
+/// The process died between the note and the cut, and the source had its records again: nothing was lost here.
+#[test]
+fn an_export_that_no_cut_came_after_is_not_told_however_the_log_goes_on() {
+    let world = World::new(segments_of(500));
+    let mut log = filled(&world);
+    let noted = |log: &Log| log.noted_export().run().unwrap();
+    assert_eq!(noted(&log), None, "nothing is noted");
+    let exported = log.export_job(Offset(30)).run(&dir(&world), NOW, || true).unwrap().unwrap();
+    exported.note(7).unwrap();
+    assert_eq!(noted(&log), None, "it is about to be cut");
+    mirror(&mut log, &[batch(40, 2, 5)]).unwrap();
+    assert_eq!(noted(&log), None, "it has grown");
+    log.advance_start(Offset(36), NOW).unwrap().unwrap().run().unwrap();
+    assert_eq!(noted(&log), None, "its retention has passed the beginning of the copy");
+    // Once it is cut it is told, whatever comes into its place.
+    log.truncate_to(Offset(38), NOW).unwrap();
+    assert_eq!(noted(&log).map(|note| (note.version, note.path)), Some((7, exported.path.clone())));
+    for other in [batch(38, 2, 6), batch(40, 2, 6)] {
+        mirror(&mut log, &[other]).unwrap();
+        assert_eq!(noted(&log).map(|note| (note.from, note.to)), Some((Offset(30), Offset(40))));
+    }
+}
+
 #[test]
 fn a_copy_that_fails_leaves_nothing_and_the_log_as_it_was() {
     let world = World::new(segments_of(500));
