@@ -5,7 +5,8 @@
 //! * a log is cut only behind a closed gate, and compared again before anything else, once the cut is on the disk;
 //! * a log that was cut, or may have been, gets a newer leader epoch before anything is appended to it;
 //! * the operator's consent ends with the cut, and with the alignment of its version even where that cut nothing, in
-//!   this life or another. Where the process dies in between, the alignment is begun again with it;
+//!   this life or another. Where the process dies in between, it has ended if an export is noted that a cut came after,
+//!   even one that did not come to its end; else the alignment is begun again with it;
 //! * a log that parts again and again is left to an operator;
 //! * what was exported is shown and written down with MIRRORING, and named by the report, whatever comes after it, be
 //!   it another verb or the end of the process.
@@ -185,6 +186,7 @@ impl Partition {
         };
         self.truncations.notice = Some((reason, said_of_found(export).into()));
         self.truncations.unreported = Some(export.clone());
+        self.truncations.consent_is_used |= *version == self.bound.version;
         self.is_read_anew();
     }
 

@@ -31,6 +31,22 @@ fn a_process_that_dies_after_a_truncation_leaves_its_export_to_be_named_by_the_n
 }
 
 #[test]
+fn consent_that_was_used_before_the_process_died_drops_nothing_that_parts_afterwards() {
+    let (source, _serving, cluster, mirror) = mirrored();
+    truncate_untold(&source, &cluster, &mirror);
+    drop(mirror);
+    cluster.state().truncates_in_silence = false;
+    // It loses all that it got meanwhile, and one batch that the log here still has.
+    elect_uncleanly(&source, 5);
+    let mirror = again(&cluster);
+    assert_eq!(failed(&cluster, &mirror).state, MirrorState::Failed);
+    assert_eq!(cluster.state().truncations.len(), 1);
+    cluster.want("orders", "mirroring:3:truncate");
+    eventually(|| caught_up(&source, &cluster, "orders", 1));
+    assert_eq!(cluster.state().truncations.len(), 2);
+}
+
+#[test]
 fn a_stop_that_overtakes_the_answer_of_a_truncation_names_what_was_exported() {
     let (source, _serving, cluster, mirror) = mirrored();
     let led_in = truncate_untold(&source, &cluster, &mirror);

@@ -280,6 +280,25 @@ fn what_was_exported_before_is_news_where_nothing_that_was_written_since_names_i
 }
 
 #[test]
+fn consent_that_another_life_has_used_is_not_used_again() {
+    let restarted = |noted: Option<i64>| {
+        let mut partition = Partition::new(Bound { version: 2, truncation: Truncation::Allowed, ..bound() });
+        partition.gate_closed();
+        partition.state_read(persisted(MirrorState::LogAlignment));
+        if let Some(version) = noted {
+            let export = truncated().export.expect("it was exported");
+            partition.export_found(&NotedExport { version, export });
+        }
+        partition.source_seen(Some(leader(1, 5)));
+        partition.compared(&diverged(), None);
+        partition.trouble().map(|(reason, _)| reason)
+    };
+    assert_eq!(restarted(Some(2)), Some(Reason::SourceTruncated), "what has parted since needs another");
+    assert_eq!(restarted(Some(1)), None, "that was by another command");
+    assert_eq!(restarted(None), None, "it was not carried out");
+}
+
+#[test]
 fn a_truncation_that_is_given_up_may_have_been_made() {
     let mut partition = recovered(Truncation::Allowed);
     partition.compared(&diverged(), None);
