@@ -69,7 +69,7 @@ pub async fn create(core: &Rc<Core>, mut request: CreateClusterMirrorRequest) ->
     }
     match core.decided(core.node().controller().create_mirror(request)).await {
         Ok(response) => response,
-        Err(error) => refuse_create(ErrorCode::COORDINATOR_NOT_AVAILABLE, error.to_string()),
+        Err(error) => refuse_create(verbs::undecided(error), error.to_string()),
     }
 }
 
@@ -108,7 +108,7 @@ pub async fn start(core: &Rc<Core>, mut request: StartMirrorTopicsRequest) -> St
             }
             response
         }
-        Err(error) => refuse_start(ErrorCode::COORDINATOR_NOT_AVAILABLE, error.to_string()),
+        Err(error) => refuse_start(verbs::undecided(error), error.to_string()),
     }
 }
 

@@ -26,7 +26,7 @@ macro_rules! verbs {
 }
 
 /// What is told of a decision that there is none of: asked again, there is one, but where it contradicts itself.
-fn undecided(error: Undecided) -> ErrorCode {
+pub(super) fn undecided(error: Undecided) -> ErrorCode {
     match error {
         Undecided::NotController | Undecided::NoRoom => ErrorCode::COORDINATOR_NOT_AVAILABLE,
         Undecided::Impossible => ErrorCode::UNKNOWN_SERVER_ERROR,
