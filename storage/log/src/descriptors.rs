@@ -85,11 +85,14 @@ pub struct SegmentFile {
     open: Mutex<Option<Arc<dyn DiskFile>>>,
     used: AtomicBool,
     promised: AtomicBool,
-    /// The file goes by its `.deleted` name.
-    retired: AtomicBool,
+    /// By which `.deleted` name the file goes: [`IN_PLACE`], [`RETIRED`] or the number of a swap.
+    retired: AtomicU64,
     /// Up to where the bytes are those that were handed out to readers.
     current_bytes: AtomicU64,
 }
+
+const IN_PLACE: u64 = 0;
+const RETIRED: u64 = u64::MAX;
 
 impl SegmentFile {
     pub(crate) fn new(home: Arc<Home>, base: Offset) -> Arc<SegmentFile> {
@@ -99,7 +102,7 @@ impl SegmentFile {
             open: Mutex::new(None),
             used: AtomicBool::new(false),
             promised: AtomicBool::new(false),
-            retired: AtomicBool::new(false),
+            retired: AtomicU64::new(IN_PLACE),
             current_bytes: AtomicU64::new(u64::MAX),
         })
     }
@@ -139,8 +142,9 @@ impl SegmentFile {
     /// Where the file is.
     pub fn path(&self) -> PathBuf {
         match self.retired.load(Ordering::Acquire) {
-            true => self.home.deleted(self.base, Kind::Log),
-            false => self.home.file(self.base, Kind::Log),
+            IN_PLACE => self.home.file(self.base, Kind::Log),
+            RETIRED => self.home.deleted(self.base, Kind::Log),
+            swap => self.home.swapped_out(self.base, Kind::Log, swap),
         }
     }
 
@@ -161,12 +165,18 @@ impl SegmentFile {
 
     /// Says that the file was renamed to be removed. Plans that name it can still be served.
     pub(crate) fn retire(&self) {
-        self.retired.store(true, Ordering::Release);
+        self.retired.store(RETIRED, Ordering::Release);
+    }
+
+    /// The same for one in whose place another was put, by a swap with a number from 1 on.
+    pub(crate) fn swap_out(&self, swap: u64) {
+        debug_assert!(swap > IN_PLACE && swap < RETIRED);
+        self.retired.store(swap, Ordering::Release);
     }
 
     /// True where the file waits to be removed or is gone.
     pub(crate) fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
+        self.retired.load(Ordering::Acquire) != IN_PLACE
     }
 
     /// Keeps the file open until [`SegmentFile::settle`]: a failed write-back must be seen by the next

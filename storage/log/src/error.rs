@@ -80,12 +80,6 @@ pub enum LogError {
         #[source]
         cause: tarn_record::ReadError,
     },
-    /// A compaction by Kafka that was interrupted. Kafka completes it when it is started once.
-    #[error("{path} is left from a compaction that was interrupted")]
-    Interrupted {
-        /// The file.
-        path: PathBuf,
-    },
     /// A directory for a new log that holds one already.
     #[error("{path} already holds a log")]
     Exists {

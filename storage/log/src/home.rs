@@ -36,6 +36,9 @@ impl Kind {
     pub(crate) const ALL: [Kind; 5] =
         [Kind::Log, Kind::OffsetIndex, Kind::TimeIndex, Kind::TxnIndex, Kind::Snapshot];
 
+    /// Those that follow from the batches of one segment alone.
+    pub(crate) const OF_SEGMENT: [Kind; 4] = [Kind::Log, Kind::OffsetIndex, Kind::TimeIndex, Kind::TxnIndex];
+
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Kind::Log => ".log",
@@ -67,6 +70,12 @@ fn offset_of(digits: &str) -> Option<Offset> {
 /// What a file is called while it waits to be removed.
 pub(crate) const DELETED_SUFFIX: &str = ".deleted";
 
+/// What a file is called while compaction writes it.
+pub(crate) const CLEANED_SUFFIX: &str = ".cleaned";
+
+/// What it is called from when it is complete until the files that it replaces are out of the way.
+pub(crate) const SWAP_SUFFIX: &str = ".swap";
+
 /// The leader epochs of the log.
 pub(crate) const EPOCHS_FILE: &str = "leader-epoch-checkpoint";
 
@@ -95,6 +104,22 @@ impl Home {
     /// The path of a file that is to be removed.
     pub(crate) fn deleted(&self, base: Offset, kind: Kind) -> PathBuf {
         self.path.join(format!("{:020}{}{DELETED_SUFFIX}", base.0, kind.suffix()))
+    }
+
+    /// The path of a segment's file that compaction is writing.
+    pub(crate) fn cleaned(&self, base: Offset, kind: Kind) -> PathBuf {
+        self.path.join(format!("{:020}{}{CLEANED_SUFFIX}", base.0, kind.suffix()))
+    }
+
+    /// The path of one that compaction has written, and that is about to take the place of others.
+    pub(crate) fn swap(&self, base: Offset, kind: Kind) -> PathBuf {
+        self.path.join(format!("{:020}{}{SWAP_SUFFIX}", base.0, kind.suffix()))
+    }
+
+    /// The path of a file in whose place another was put, by the log's swap of this number: the next swap may put out
+    /// a file of the same base, and plans may still name both.
+    pub(crate) fn swapped_out(&self, base: Offset, kind: Kind, swap: u64) -> PathBuf {
+        self.path.join(format!("{:020}{}.{swap}{DELETED_SUFFIX}", base.0, kind.suffix()))
     }
 
     /// The path of the file that says from which segment on the log is unbroken.

@@ -8,6 +8,7 @@
 //! back as a job that any thread can run.
 
 pub mod checkpoints;
+mod compaction;
 pub mod descriptors;
 pub mod disk;
 pub mod epochs;
@@ -25,6 +26,10 @@ mod error;
 mod home;
 mod removal;
 
+pub use compaction::{
+    CleanBound, CleanError, CleanRules, Cleaned, Cleaning, Dirtiness, OffsetMap, Round, Spent, SwapError,
+    Swapped, Watch,
+};
 pub use config::{FlushPolicy, LogConfig};
 pub use descriptors::{Descriptors, SegmentFile};
 pub use disk::{Disk, DiskFile, FileSystem, Reach, RealDisk};

@@ -28,3 +28,9 @@ pub const WRITE_OUT_BYTES: u64 = 4 << 20;
 /// The most logs of a flush that are synced file by file, which takes some milliseconds each. Of more, the file
 /// system is synced as a whole, and waits for all that others have written to it: up to a second or two.
 pub const FILES_SYNCED_ALONE_MAX: usize = 128;
+
+/// The most segments that compaction writes as one: their exchange for it is done on the log's core.
+pub const SEGMENTS_IN_GROUP_MAX: usize = 64;
+
+/// What compaction writes at once, 1 MiB.
+pub const CLEANED_PIECE_BYTES: usize = 1 << 20;

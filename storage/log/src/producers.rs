@@ -64,6 +64,15 @@ pub enum Outcome {
     Aborted,
 }
 
+/// Which batch of a producer compaction has to leave, so that what is known of it can be read from the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastRecord {
+    /// The last offset of its newest batch of records; `None` where a marker with a newer epoch came after it.
+    pub(crate) last_data: Option<Offset>,
+    /// Its epoch.
+    pub(crate) epoch: ProducerEpoch,
+}
+
 /// A transaction without a marker yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenTransaction {
@@ -165,6 +174,15 @@ impl ProducerStates {
     /// What is known of one producer.
     pub fn get(&self, id: ProducerId) -> Option<&Producer> {
         self.producers.get(&id).map(|producer| &**producer)
+    }
+
+    /// Of each producer, what has to stay in the log.
+    pub(crate) fn last_records(&self) -> BTreeMap<ProducerId, LastRecord> {
+        let last = |producer: &Producer| LastRecord {
+            last_data: producer.last_batch().map(|batch| batch.last_offset),
+            epoch: producer.epoch(),
+        };
+        self.iter().map(|(id, producer)| (id, last(producer))).collect()
     }
 
     /// How many producers are known.

@@ -19,7 +19,7 @@ use crate::config::LogConfig;
 use crate::disk::Open;
 use crate::epochs::EpochHistory;
 use crate::error::LogError;
-use crate::home::{DELETED_SUFFIX, Home, Kind, parse_unbroken};
+use crate::home::{CLEANED_SUFFIX, DELETED_SUFFIX, Home, Kind, parse_unbroken};
 use crate::log::{Dirt, Log, TruncationMark};
 use crate::producers::ProducerStates;
 use crate::segment::{FileSizes, Segment};
@@ -27,6 +27,7 @@ use crate::segment::{FileSizes, Segment};
 mod damage;
 mod opener;
 mod replay;
+mod swaps;
 
 pub(crate) use damage::first_damage;
 pub use damage::{Damage, Fault};
@@ -59,6 +60,8 @@ pub struct RecoveryReport {
     pub lost_all_segments: bool,
     /// The recovery point lay above the end of the log or in damage, so the whole log was checked.
     pub distrusted_recovery_point: bool,
+    /// Segments that compaction had written, and that a crash kept from their places.
+    pub completed_swaps: usize,
     /// Segments whose indexes were built anew.
     pub indexed_segments: usize,
     /// The file with the leader epochs could not be understood, and they were read from the batches.
@@ -82,8 +85,6 @@ struct Listing {
     unbroken_from: Option<Offset>,
     /// What an interrupted operation left.
     leftovers: Vec<PathBuf>,
-    /// A compaction of Kafka's that was interrupted: segments may be missing beside it.
-    swap: Option<PathBuf>,
 }
 
 /// Makes the directory of a new log. Nothing is synced: before the first flush a crash may leave no log, or
@@ -127,10 +128,8 @@ pub(crate) fn open(
     opening: Opening,
     now: Timestamp,
 ) -> Result<(Log, RecoveryReport), LogError> {
+    let completed_swaps = swaps::complete(&home)?;
     let listing = Listing::read(&home)?;
-    if let Some(path) = listing.swap {
-        return Err(LogError::Interrupted { path });
-    }
     listing.leftovers.iter().try_for_each(|path| home.remove(path))?;
     let topic_id = read_topic_id(&home)?;
     let mark = TruncationMark::read(&home)?;
@@ -141,7 +140,7 @@ pub(crate) fn open(
     log.start = opening.log_start.min(believed.start);
     let is_empty = listing.segments.is_empty() && mark.is_none();
     let lost_all_segments = is_empty && opening.recovery_point > opening.log_start;
-    let mut report = RecoveryReport { lost_all_segments, ..RecoveryReport::default() };
+    let mut report = RecoveryReport { lost_all_segments, completed_swaps, ..RecoveryReport::default() };
     let on_disk = opening.recovery_point.min(believed.recovery_point);
     place_segments(&mut log, &listing, believed.recovery_point, now)?;
     let mut opener =
@@ -195,6 +194,8 @@ fn empty(home: Arc<Home>, topic_id: TopicId, config: Arc<LogConfig>) -> Log {
         recovery_point: Offset(0),
         dirt: Dirt::default(),
         retired: Vec::new(),
+        swapped_out: Vec::new(),
+        swaps: 0,
     }
 }
 
@@ -244,12 +245,9 @@ impl Listing {
             }
             return;
         }
-        let interrupted = [DELETED_SUFFIX, ".cleaned", ".tmp"];
+        let interrupted = [DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"];
         if interrupted.iter().any(|suffix| name.ends_with(suffix)) {
             self.leftovers.push(home.path.join(name));
-        }
-        if name.ends_with(".swap") {
-            self.swap = Some(home.path.join(name));
         }
     }
 }

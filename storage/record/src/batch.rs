@@ -12,6 +12,7 @@ mod control;
 mod header;
 mod reader;
 mod record;
+mod rewrite;
 mod stamp;
 
 use bytes::Bytes;
@@ -21,6 +22,7 @@ pub use control::{ControlRecord, ControlType};
 pub use header::{Attributes, BatchHeader, HEADER_BYTES, LOG_OVERHEAD, TimestampType};
 pub use reader::{ReadError, RecordReader};
 pub use record::{HeaderView, HeaderViews, RecordFault, RecordView, Records, records};
+pub use rewrite::Rewrite;
 pub use stamp::{Stamp, Stamped};
 
 pub(crate) use header::{AT_CRC_COVERS, HEADER_BYTES_TO_MAGIC};

@@ -11,8 +11,8 @@ mod varint;
 
 pub use batch::{
     Attributes, BatchError, BatchHeader, Batches, ControlRecord, ControlType, HEADER_BYTES, HeaderView,
-    HeaderViews, LOG_OVERHEAD, ReadError, RecordFault, RecordReader, RecordView, Records, Stamp, Stamped,
-    TimestampType, ValidBatch, batches, records,
+    HeaderViews, LOG_OVERHEAD, ReadError, RecordFault, RecordReader, RecordView, Records, Rewrite, Stamp,
+    Stamped, TimestampType, ValidBatch, batches, records,
 };
 pub use builder::{
     BatchBuilder, EndTransaction, Outcome, Record, control_batch, end_transaction_marker, seal,

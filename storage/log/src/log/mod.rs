@@ -36,6 +36,7 @@ use std::sync::{Arc, Weak};
 use smallvec::SmallVec;
 use tarn_record::{Epoch, Offset, PartitionIndex, Timestamp, TopicId};
 
+use crate::compaction::SwappedOut;
 use crate::config::LogConfig;
 use crate::descriptors::SegmentFile;
 use crate::epochs::{EpochError, EpochHistory};
@@ -86,6 +87,10 @@ pub struct Log {
     pub(crate) unbroken_from: Option<Offset>,
     /// Files below the log start that plans may still name.
     pub(crate) retired: Vec<Weak<SegmentFile>>,
+    /// The same of those in whose place compaction has put others.
+    pub(crate) swapped_out: Vec<SwappedOut>,
+    /// How often that was: what names segments by their numbers is of no use after it.
+    pub(crate) swaps: u64,
 }
 
 /// What a log is as long as nothing is truncated and it stays open: the same files opened again are another, whatever

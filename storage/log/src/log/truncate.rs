@@ -65,6 +65,7 @@ impl Log {
         }
         let extent = if kept == 0 { Extent::Everything } else { Extent::Suffix };
         self.begin_truncation(end, self.start, extent)?;
+        self.cut_swapped_out(end);
         let mut removed = Vec::new();
         self.drop_segments_from(kept, &mut removed)?;
         if let Some(position) = position {
@@ -103,6 +104,7 @@ impl Log {
     ) -> Result<Truncated, LogError> {
         self.begin_truncation(offset, offset, Extent::Everything)?;
         self.retired.drain(..).filter_map(|file| file.upgrade()).for_each(|file| file.cut_at(0));
+        self.cut_swapped_out(Offset::NONE);
         recovery::drop_snapshots_above(&self.home, Offset::NONE)?;
         let mut removed = Vec::new();
         self.drop_segments_from(0, &mut removed)?;
@@ -160,8 +162,9 @@ impl Log {
     ///
     /// # Errors
     /// Where the system refuses the rename.
-    pub fn delete(self) -> Result<PathBuf, LogError> {
+    pub fn delete(mut self) -> Result<PathBuf, LogError> {
         self.retired.iter().filter_map(Weak::upgrade).for_each(|file| file.cut_at(0));
+        self.cut_swapped_out(Offset::NONE);
         for segment in &self.segments {
             segment.file().cut_at(0);
             segment.file().settle();

@@ -49,6 +49,7 @@ struct Version {
     start: Offset,
     end: Offset,
     segments: usize,
+    swaps: u64,
 }
 
 impl Log {
@@ -64,7 +65,8 @@ impl Log {
     }
 
     fn version(&self) -> Version {
-        Version { log: self.identity(), start: self.start, end: self.end, segments: self.segments.len() }
+        let (segments, swaps) = (self.segments.len(), self.swaps);
+        Version { log: self.identity(), start: self.start, end: self.end, segments, swaps }
     }
 }
 

@@ -48,6 +48,11 @@ impl<E: Entry> Index<E> {
         self.stored + self.tail.len() as u32
     }
 
+    /// The size of its file once all is stored.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.len()) * E::BYTES as u64
+    }
+
     /// True where one more entry would make the file larger than `bytes_max`.
     pub(crate) fn is_full(&self, bytes_max: u32) -> bool {
         self.len() as usize >= bytes_max as usize / E::BYTES
@@ -87,6 +92,15 @@ impl<E: Entry> Index<E> {
             None if self.stored == 0 => Ok(None),
             None => IndexFile::<E>::open(home, base)?.entry(self.stored - 1),
         }
+    }
+
+    /// What the file lacks, for who writes it elsewhere; it counts as stored from then on.
+    pub(crate) fn take_unstored(&mut self) -> Vec<u8> {
+        let tail = std::mem::take(&mut self.tail);
+        self.stored += tail.len() as u32;
+        let mut bytes = Vec::with_capacity(tail.len() * E::BYTES);
+        tail.into_iter().for_each(|entry| entry.write(&mut bytes));
+        bytes
     }
 
     /// Writes what is in memory to the file.

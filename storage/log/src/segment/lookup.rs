@@ -34,6 +34,10 @@ impl SegmentView {
         self.file.base()
     }
 
+    pub(crate) fn file(&self) -> &Arc<SegmentFile> {
+        &self.file
+    }
+
     /// The first batch whose last offset is `offset` or above.
     pub(crate) fn locate(&self, offset: Offset) -> Result<Option<Found>, LogError> {
         if self.size == 0 {

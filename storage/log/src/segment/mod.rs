@@ -53,6 +53,15 @@ pub(crate) struct Latest {
     pub(crate) offset: Offset,
 }
 
+impl Latest {
+    /// Takes note of a batch. One that compaction left without records keeps a timestamp that no record has.
+    fn note(&mut self, header: &BatchHeader) {
+        if header.record_count > 0 && header.max_timestamp > self.timestamp {
+            *self = Latest { timestamp: header.max_timestamp, offset: header.last_offset() };
+        }
+    }
+}
+
 /// The files of a segment as a directory listing shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileSizes {
@@ -84,6 +93,13 @@ impl Segment {
     /// A segment whose files are there. Before the first append it must be resumed.
     pub(crate) fn found(home: &Arc<Home>, base: Offset, sizes: FileSizes, now: Timestamp) -> Segment {
         Segment::with_file(SegmentFile::new(home.clone(), base), sizes, now)
+    }
+
+    /// A segment that is to take the place of others. Its files are written under other names, by who makes it.
+    pub(crate) fn replacing(home: &Arc<Home>, base: Offset, now: Timestamp) -> Segment {
+        let mut segment = Segment::found(home, base, FileSizes::default(), now);
+        segment.view.latest = Some(Latest { timestamp: Timestamp::NONE.0, offset: base });
+        segment
     }
 
     fn with_file(file: Arc<SegmentFile>, sizes: FileSizes, now: Timestamp) -> Segment {
@@ -174,9 +190,7 @@ impl Segment {
         debug_assert!(self.can_hold(last) && self.view.latest.is_some());
         let start = Latest { timestamp: Timestamp::NONE.0, offset: self.base() };
         let latest = self.view.latest.get_or_insert(start);
-        if header.max_timestamp > latest.timestamp {
-            *latest = Latest { timestamp: header.max_timestamp, offset: last };
-        }
+        latest.note(header);
         if self.unindexed_bytes > config.index_interval_bytes {
             let relative = (last.0 - self.base().0) as u32;
             self.view.offsets.push(OffsetEntry { relative, position: self.size() });
@@ -219,6 +233,39 @@ impl Segment {
         }
     }
 
+    /// What the files of both indexes have to hold, offsets first, where somebody else writes them.
+    pub(crate) fn take_indexes(&mut self) -> (Vec<u8>, Vec<u8>) {
+        self.index_latest();
+        (self.view.offsets.take_unstored(), self.view.times.take_unstored())
+    }
+
+    /// The sizes of the files of both indexes.
+    pub(crate) fn index_bytes(&self) -> (u64, u64) {
+        (self.view.offsets.bytes(), self.view.times.bytes())
+    }
+
+    /// The largest timestamp, in ms; negative without one. What the disk says of it is remembered.
+    pub(crate) fn largest_timestamp(&mut self) -> Result<i64, LogError> {
+        if self.view.latest.is_none() {
+            // It comes from the time index, which must not get the same entry again.
+            let latest = self.view.latest()?;
+            self.indexed_timestamp = latest.timestamp;
+            self.view.latest = Some(latest);
+        }
+        Ok(self.view.latest()?.timestamp)
+    }
+
+    /// The largest timestamp of the first batch, in ms; negative without one. Remembered likewise.
+    pub(crate) fn oldest_timestamp(&mut self) -> Result<i64, LogError> {
+        if self.size() == 0 {
+            return Ok(Timestamp::NONE.0);
+        }
+        match self.first_timestamp {
+            Some(first) => Ok(first),
+            None => Ok(*self.first_timestamp.insert(self.view.first_timestamp()?)),
+        }
+    }
+
     /// Makes a segment that was found ready for appends, from its indexes and the batches above their
     /// last entry. Returns the offset after its last batch; `None` where it has none.
     pub(crate) fn resume(&mut self) -> Result<Option<Offset>, LogError> {
@@ -232,9 +279,7 @@ impl Segment {
             match scan.step().map_err(|cause| self.view.failed("read", cause))? {
                 Step::Batch(Found { header, .. }) => {
                     end = Some(header.next_offset());
-                    if header.max_timestamp > latest.timestamp {
-                        latest = Latest { timestamp: header.max_timestamp, offset: header.last_offset() };
-                    }
+                    latest.note(&header);
                 }
                 Step::Bad(fault) => return Err(self.view.damaged(scan.position(), fault)),
                 Step::End => break,
@@ -327,6 +372,11 @@ impl Segment {
     /// The transaction index, where the segment has one.
     pub(crate) fn txn_index(&self) -> Option<&TxnIndex> {
         self.aborted.as_deref()
+    }
+
+    /// Gives a segment the transaction index that was written for it.
+    pub(crate) fn set_txn_index(&mut self, index: TxnIndex) {
+        self.aborted = Some(Box::new(index));
     }
 
     /// Adds an aborted transaction to the transaction index.

@@ -99,6 +99,15 @@ impl<'a> Scan<'a> {
         Ok(ValidBatch::parse(Bytes::from(bytes)))
     }
 
+    /// The same through the window, for who wants every batch.
+    pub(crate) fn take(&mut self, found: &Found) -> io::Result<Result<ValidBatch, BatchError>> {
+        if found.header.size() > self.window_bytes {
+            return self.read(found);
+        }
+        let bytes = Bytes::copy_from_slice(self.bytes(found.position, found.header.size())?);
+        Ok(ValidBatch::parse(bytes))
+    }
+
     /// The record of a control batch; `None` for other batches, and for what is too large to be one.
     pub(crate) fn read_control(&self, found: &Found) -> io::Result<Option<ControlRecord>> {
         if !found.header.is_control() || found.header.size() > CONTROL_BATCH_BYTES_MAX {

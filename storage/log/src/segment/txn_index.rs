@@ -81,8 +81,9 @@ pub enum TxnIndexError {
     },
 }
 
-/// The transaction index of one segment. A segment has none before its first abort.
-#[derive(Debug)]
+/// The transaction index of one segment. A segment has none before its first abort. A copy knows what was in the
+/// file when it was made, and nothing of what comes later.
+#[derive(Clone, Debug)]
 pub struct TxnIndex {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -95,6 +96,11 @@ impl TxnIndex {
     /// The index of a segment that has none yet; the file is made by the first [`TxnIndex::append`].
     pub fn new(disk: Arc<dyn Disk>, path: PathBuf) -> TxnIndex {
         TxnIndex { disk, path, entries: 0, last: Offset::NONE }
+    }
+
+    /// The same index, whose file gets another name.
+    pub(crate) fn renamed(self, path: PathBuf) -> TxnIndex {
+        TxnIndex { path, ..self }
     }
 
     /// Opens the index in a file; `None` where there is no file.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod appending;
+mod compacting;
 mod damaged;
 mod ending;
 mod exporting;
@@ -10,5 +11,6 @@ mod flushing;
 mod idle_producers;
 mod model;
 mod recovering;
+mod swapping;
 mod truncating;
 mod world;

@@ -130,6 +130,11 @@ impl Attributes {
         Attributes(self.0 | Self::CONTROL)
     }
 
+    /// The same flags, saying that the base timestamp is none.
+    pub(crate) fn without_delete_horizon(self) -> Attributes {
+        Attributes(self.0 & !Self::DELETE_HORIZON)
+    }
+
     /// The same flags, saying that the base timestamp is a delete horizon.
     pub fn delete_horizon(self) -> Attributes {
         Attributes(self.0 | Self::DELETE_HORIZON)

@@ -1,0 +1,147 @@
+//! How much of a log compaction has not seen, and how far it may go.
+//!
+//! Only closed segments are compacted, as wholes, and only what nobody can take back: below the high watermark and
+//! the last stable offset, and below the recovery point that the checkpoint file has, so that a recovery never
+//! judges what compaction wrote. The last batch of the log is left alone always: by it a mirror tells whether two
+//! logs have one history.
+
+use std::ops::ControlFlow;
+
+use tarn_record::{Offset, Timestamp};
+
+use crate::error::LogError;
+use crate::log::Log;
+
+/// What of the topic's configuration compaction acts on, in ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanRules {
+    /// `delete.retention.ms`: how long a tombstone stays after compaction has first seen it.
+    pub delete_retention_ms: i64,
+    /// `min.compaction.lag.ms`: records younger than this are not compacted; 0 for none.
+    pub min_lag_ms: i64,
+    /// `max.compaction.lag.ms`: when they are, at the latest; `i64::MAX` for whenever it pays.
+    pub max_lag_ms: i64,
+}
+
+/// Up to where everything is as it will stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanBound {
+    /// The high watermark.
+    pub high_watermark: Offset,
+    /// The recovery point that the file on the disk has, not the one that will be written next.
+    pub recovery_point: Offset,
+}
+
+/// The part of a log that can be compacted and was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dirtiness {
+    /// Where it begins.
+    pub first_dirty: Offset,
+    /// Where it ends, which is where a segment begins.
+    pub end: Offset,
+    /// The bytes of its segments.
+    pub dirty_bytes: u64,
+    /// The bytes of those before.
+    pub clean_bytes: u64,
+    /// By how much the oldest of it is older than `max.compaction.lag.ms` allows, in ms; 0 where it is not.
+    pub overdue_ms: i64,
+}
+
+impl Default for CleanRules {
+    fn default() -> CleanRules {
+        CleanRules { delete_retention_ms: 24 * 60 * 60 * 1000, min_lag_ms: 0, max_lag_ms: i64::MAX }
+    }
+}
+
+impl Dirtiness {
+    /// The dirty part of what would be read, from 0 to 1: what `min.cleanable.dirty.ratio` speaks of.
+    pub fn ratio(&self) -> f64 {
+        match self.dirty_bytes + self.clean_bytes {
+            0 => 0.0,
+            all => self.dirty_bytes as f64 / all as f64,
+        }
+    }
+}
+
+impl Log {
+    /// What can be compacted from `first_dirty` on, which is the cleaner's checkpoint; one that is not in the log
+    /// counts for the log start. `None` where there is nothing. Reads the disk only where a lag is configured, once
+    /// for each segment.
+    ///
+    /// # Errors
+    /// Where a segment or its time index cannot be read.
+    pub fn dirtiness(
+        &mut self,
+        first_dirty: Offset,
+        bound: &CleanBound,
+        rules: &CleanRules,
+        now: Timestamp,
+    ) -> Result<Option<Dirtiness>, LogError> {
+        let is_inside = self.start <= first_dirty && first_dirty <= self.end;
+        let first_dirty = if is_inside { first_dirty } else { self.start };
+        let first = self.segment_of(first_dirty);
+        let after = self.first_uncleanable(first, bound, rules, now)?;
+        let end = self.segments.get(after).map_or(first_dirty, |segment| segment.base());
+        if self.is_half_cut() || end <= first_dirty {
+            return Ok(None);
+        }
+        let bytes = |from: usize, to: usize| -> u64 {
+            self.segments[from..to].iter().map(|segment| u64::from(segment.size())).sum()
+        };
+        let clean = self.segments.partition_point(|segment| segment.base() < first_dirty);
+        let (dirty_bytes, clean_bytes) = (bytes(first, after), bytes(0, clean));
+        let overdue_ms = self.overdue_ms(first, after, rules, now)?;
+        Ok(Some(Dirtiness { first_dirty, end, dirty_bytes, clean_bytes, overdue_ms }))
+    }
+
+    /// The number of the first segment from number `first` on that may not be compacted.
+    fn first_uncleanable(
+        &mut self,
+        first: usize,
+        bound: &CleanBound,
+        rules: &CleanRules,
+        now: Timestamp,
+    ) -> Result<usize, LogError> {
+        let stable = self.last_stable_offset(bound.high_watermark);
+        let limit = stable.min(bound.recovery_point).min(self.recovery_point);
+        let has_last_batch = self.segments.iter().rposition(|segment| segment.size() > 0).unwrap_or(0);
+        let youngest = now.0.saturating_sub(rules.min_lag_ms);
+        for index in first..has_last_batch {
+            let is_settled = self.segment_end(index) <= limit;
+            if !is_settled || rules.min_lag_ms > 0 && self.segments[index].largest_timestamp()? > youngest {
+                return Ok(index);
+            }
+        }
+        Ok(has_last_batch.max(first))
+    }
+
+    fn overdue_ms(
+        &mut self,
+        first: usize,
+        after: usize,
+        rules: &CleanRules,
+        now: Timestamp,
+    ) -> Result<i64, LogError> {
+        if rules.max_lag_ms == i64::MAX {
+            return Ok(0);
+        }
+        let mut oldest = i64::MAX;
+        for segment in &mut self.segments[first..after] {
+            let timestamp = segment.oldest_timestamp()?;
+            oldest = if timestamp < 0 { oldest } else { oldest.min(timestamp) };
+        }
+        Ok(now.0.saturating_sub(rules.max_lag_ms).saturating_sub(oldest).max(0))
+    }
+}
+
+/// What a piece of the work took since the last time that it was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Bytes read from the disk, or the page cache.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+}
+
+/// Is told what was spent, waits where that was too much, and says whether to go on.
+pub type Watch<'a> = dyn FnMut(Spent) -> ControlFlow<()> + 'a;

@@ -1,0 +1,355 @@
+//! A round of compaction: what a cleaner thread does with one log.
+//!
+//! The log's core makes a [`Cleaning`], a copy of what it knows. The thread maps the keys, which gives a
+//! [`Round`], and then gets one new segment after the other out of it, complete and on the disk, each to be handed
+//! to [`Log::swap`] before the next is made: so no more than one group of segments is there twice. What was
+//! done for a log that has changed meanwhile is dropped.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use tarn_record::{Offset, ProducerId, Timestamp, ValidBatch};
+use thiserror::Error;
+
+use super::OffsetMap;
+use super::dirtiness::{CleanRules, Dirtiness, Spent, Watch};
+use super::filter::{Filter, Kept, Mapper, Place};
+use super::grouping::{Sizes, groups};
+use super::offset_map::Room;
+use super::output::{Cleaned, Output};
+use crate::config::LogConfig;
+use crate::descriptors::SegmentFile;
+use crate::error::LogError;
+use crate::home::{CLEANED_SUFFIX, SWAP_SUFFIX};
+use crate::log::{Log, LogIdentity};
+use crate::producers::LastRecord;
+use crate::segment::txn_index::{AbortedTransaction, TxnIndex};
+use crate::segment::{Scan, Segment, SegmentView, Step, WIDE};
+
+/// Why a round, or what is left of it, was not done. The log is as it was.
+#[derive(Debug, Error)]
+pub enum CleanError {
+    /// The log was cut, or lost segments at its start: it is to be looked at again.
+    #[error("the log has changed while it was compacted")]
+    Changed,
+    /// Who watched said so.
+    #[error("the compaction was given up")]
+    GivenUp,
+    /// Not even the keys of one batch.
+    #[error("the keys of the batch at offset {offset} do not fit into a map of {bytes} bytes")]
+    MapTooSmall {
+        /// Its base offset.
+        offset: Offset,
+        /// What the map has.
+        bytes: usize,
+    },
+    /// What stays of segments is more than one can be, though together they were not.
+    #[error("what stays of the segments from offset {base} on is more than one segment can hold")]
+    TooLarge {
+        /// The base of the first.
+        base: Offset,
+    },
+    /// Files cannot be read or written, or are damaged.
+    #[error(transparent)]
+    Storage(#[from] LogError),
+}
+
+/// A log that is ready to be compacted.
+#[derive(Debug)]
+#[must_use = "nothing is compacted until its keys are mapped"]
+pub struct Cleaning {
+    of: LogIdentity,
+    config: Arc<LogConfig>,
+    sources: Vec<Source>,
+    /// The transaction indexes of all segments, with the files of these and their sizes.
+    indexes: Vec<(Arc<SegmentFile>, u32, TxnIndex)>,
+    aborted: Vec<AbortedTransaction>,
+    last_of_producers: BTreeMap<ProducerId, LastRecord>,
+    rules: CleanRules,
+    first_dirty: Offset,
+    end: Offset,
+    now: Timestamp,
+}
+
+/// A segment that is written anew.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) view: SegmentView,
+    sizes: Sizes,
+    aborted: u64,
+}
+
+/// A round whose keys are mapped.
+#[derive(Debug)]
+pub struct Round {
+    of: LogIdentity,
+    config: Arc<LogConfig>,
+    sources: Vec<Source>,
+    /// Those that are still to be written anew, by their numbers.
+    groups: VecDeque<Range<usize>>,
+    filter: Filter,
+    end: Offset,
+    now: Timestamp,
+}
+
+impl Log {
+    /// Prepares the compaction of what [`Log::dirtiness`] just found.
+    pub fn cleaning(&self, dirtiness: &Dirtiness, rules: &CleanRules, now: Timestamp) -> Cleaning {
+        let upto = self.segments.partition_point(|segment| segment.base() < dirtiness.end);
+        let source = |index: usize| {
+            let (segment, end) = (&self.segments[index], self.segment_end(index));
+            let (index_bytes, time_index_bytes) = segment.index_bytes();
+            let (base, bytes) = (segment.base(), segment.size());
+            Source {
+                view: segment.view().clone(),
+                sizes: Sizes { base, end, bytes, index_bytes, time_index_bytes },
+                aborted: segment.txn_index().map_or(0, TxnIndex::len),
+            }
+        };
+        let index =
+            |segment: &Segment| Some((segment.file().clone(), segment.size(), segment.txn_index()?.clone()));
+        Cleaning {
+            of: self.identity(),
+            config: self.config.clone(),
+            sources: (0..upto).map(source).collect(),
+            indexes: self.segments.iter().filter_map(index).collect(),
+            aborted: self.unnoted_aborts.clone(),
+            last_of_producers: self.producers.last_records(),
+            rules: *rules,
+            first_dirty: dirtiness.first_dirty,
+            end: dirtiness.end,
+            now,
+        }
+    }
+}
+
+impl Cleaning {
+    /// Notes where each key is newest in what was not compacted yet: all of it, or as much as the map has room for.
+    ///
+    /// # Errors
+    /// See [`CleanError`].
+    pub fn map(mut self, mut map: OffsetMap, watch: &mut Watch<'_>) -> Result<Round, CleanError> {
+        self.remove_leftovers()?;
+        self.read_aborted()?;
+        let noted = self.note_keys(&mut map, watch);
+        let end = noted
+            .map_err(|error| self.sources.iter().fold(error, |error, source| or_changed(source, error)))?;
+        let upto = self.sources.partition_point(|source| source.sizes.base < end);
+        self.sources.truncate(upto);
+        let sizes: Vec<Sizes> = self.sources.iter().map(|source| source.sizes).collect();
+        let Cleaning { of, config, sources, aborted, last_of_producers, rules, now, .. } = self;
+        let groups = groups(&sizes, &config).into();
+        let filter = Filter::new(map, &aborted, last_of_producers, end, now, rules.delete_retention_ms);
+        Ok(Round { of, config, sources, groups, filter, end, now })
+    }
+
+    /// Removes what an earlier round left that was given up: beside an unfinished file an opening would take back a
+    /// swap that has come too far for that.
+    fn remove_leftovers(&self) -> Result<(), CleanError> {
+        let Some(source) = self.sources.first() else { return Ok(()) };
+        let home = source.view.file().home();
+        let listed = home.disk.list(&home.path).map_err(|cause| LogError::io("list", &home.path, cause));
+        let entries = listed.map_err(|error| or_changed(source, error.into()))?;
+        let is_left = |name: &str| name.ends_with(CLEANED_SUFFIX) || name.ends_with(SWAP_SUFFIX);
+        let left = entries.iter().filter(|entry| !entry.is_dir && is_left(&entry.name));
+        Ok(left.map(|entry| home.path.join(&entry.name)).try_for_each(|path| home.remove(&path))?)
+    }
+
+    /// Reads which transactions were aborted that touch the segments.
+    fn read_aborted(&mut self) -> Result<(), CleanError> {
+        let upper = self.sources.last().map_or(self.end, |source| source.sizes.end);
+        let kept = std::mem::take(&mut self.aborted);
+        for (file, size, index) in &self.indexes {
+            let collected = index.collect(Offset(0), upper).map_err(|error| match has_left(file, *size) {
+                true => CleanError::Changed,
+                false => LogError::from(error).into(),
+            })?;
+            self.aborted.extend(collected.transactions);
+            if collected.complete {
+                return Ok(());
+            }
+        }
+        self.aborted.extend(kept.into_iter().filter(|entry| entry.first_offset < upper));
+        Ok(())
+    }
+
+    /// Returns the offset after the last one whose key is in the map, or needs no place there.
+    fn note_keys(&self, map: &mut OffsetMap, watch: &mut Watch<'_>) -> Result<Offset, CleanError> {
+        let mut mapper = Mapper::new(map, &self.aborted, self.first_dirty);
+        let mut end = self.first_dirty;
+        for source in self.sources.iter().filter(|source| source.sizes.end > self.first_dirty) {
+            let mut full_at = None;
+            let visited = source.visit(watch, |batch, _| {
+                let header = batch.header();
+                if header.next_offset() <= self.first_dirty {
+                    return Ok(ControlFlow::Continue(0));
+                }
+                if mapper.note(batch)? == Room::Full {
+                    full_at = Some(header.base_offset);
+                    return Ok(ControlFlow::Break(()));
+                }
+                end = header.next_offset();
+                Ok(ControlFlow::Continue(0))
+            });
+            visited?;
+            match full_at {
+                Some(offset) if end == self.first_dirty => {
+                    return Err(CleanError::MapTooSmall { offset, bytes: map.bytes() });
+                }
+                Some(_) => return Ok(end),
+                None => end = source.sizes.end,
+            }
+        }
+        Ok(end)
+    }
+}
+
+impl Round {
+    /// The offset up to which the log is compacted when the round is over: where the next one begins.
+    pub fn end(&self) -> Offset {
+        self.end
+    }
+
+    /// Writes the next segment that takes the place of others, and waits until it is on the disk; `None` when the
+    /// round is over. Segments of which everything stays are left alone.
+    ///
+    /// # Errors
+    /// See [`CleanError`]. The round is over then.
+    pub fn next(&mut self, watch: &mut Watch<'_>) -> Result<Option<Cleaned>, CleanError> {
+        while let Some(group) = self.groups.pop_front() {
+            if let Some(cleaned) = self.clean(group, watch)? {
+                return Ok(Some(cleaned));
+            }
+        }
+        Ok(None)
+    }
+
+    fn clean(&mut self, group: Range<usize>, watch: &mut Watch<'_>) -> Result<Option<Cleaned>, CleanError> {
+        let sources = &self.sources[group];
+        let output = Output::begin(&self.of, sources, self.now);
+        let written = output.map_err(CleanError::from).and_then(|mut output| {
+            match write(&mut self.filter, sources, &mut output, &self.config, watch) {
+                Ok(aborted) => output.finish(&aborted),
+                Err(error) => {
+                    // What is left of it is written over by the next, or removed when the log is opened.
+                    output.discard();
+                    Err(error)
+                }
+            }
+        });
+        written.map_err(|error| sources.iter().fold(error, |error, source| or_changed(source, error)))
+    }
+}
+
+/// Writes what stays of the segments; returns what their transaction index has to say.
+fn write(
+    filter: &mut Filter,
+    sources: &[Source],
+    output: &mut Output,
+    config: &LogConfig,
+    watch: &mut Watch<'_>,
+) -> Result<Vec<AbortedTransaction>, CleanError> {
+    let last_filled = sources.iter().rposition(|source| source.sizes.bytes > 0);
+    for (number, source) in sources.iter().enumerate() {
+        source.visit(watch, |batch, place| {
+            let place = if last_filled == Some(number) { place } else { Place::Inside };
+            let kept = filter.keep(batch, place)?;
+            Ok(ControlFlow::Continue(match kept {
+                Kept::AsIs => output.keep(batch, config)?,
+                Kept::Rewritten(changed) | Kept::Emptied(changed) => output.change(&changed, config)?,
+                Kept::Gone => output.drop_one()?,
+            }))
+        })?;
+    }
+    Ok(filter.take_aborted())
+}
+
+/// Why a batch was not dealt with.
+enum Fault {
+    Unreadable(tarn_record::ReadError),
+    Other(CleanError),
+}
+
+impl From<tarn_record::ReadError> for Fault {
+    fn from(cause: tarn_record::ReadError) -> Fault {
+        Fault::Unreadable(cause)
+    }
+}
+
+impl From<CleanError> for Fault {
+    fn from(error: CleanError) -> Fault {
+        Fault::Other(error)
+    }
+}
+
+impl Source {
+    /// How many bytes of batches it has.
+    pub(super) fn bytes(&self) -> u32 {
+        self.sizes.bytes
+    }
+
+    /// Where the next segment begins.
+    pub(super) fn end(&self) -> Offset {
+        self.sizes.end
+    }
+
+    /// How many aborted transactions its index has.
+    pub(super) fn aborted(&self) -> u64 {
+        self.aborted
+    }
+
+    /// Hands over every batch, and whether it is the last one; told back is how much was written for it.
+    fn visit(
+        &self,
+        watch: &mut Watch<'_>,
+        mut each: impl FnMut(&ValidBatch, Place) -> Result<ControlFlow<(), u64>, Fault>,
+    ) -> Result<(), CleanError> {
+        let (view, size) = (&self.view, u64::from(self.view.size));
+        if size == 0 {
+            return Ok(());
+        }
+        let read_failed = |cause: io::Error| view.failed("read", cause);
+        let file = view.open()?;
+        let mut scan = Scan::new(file.as_ref(), 0, size, WIDE);
+        let mut spent = Spent::default();
+        loop {
+            let found = match scan.step().map_err(read_failed)? {
+                Step::Batch(found) => found,
+                Step::Bad(fault) => return Err(view.damaged(scan.position(), fault).into()),
+                Step::End => break,
+            };
+            let taken = scan.take(&found).map_err(read_failed)?;
+            let batch = taken.map_err(|fault| view.damaged(found.position, fault))?;
+            let place = if scan.position() >= size { Place::Last } else { Place::Inside };
+            match each(&batch, place) {
+                Ok(ControlFlow::Continue(written)) => spent.written += written,
+                Ok(ControlFlow::Break(())) => break,
+                Err(Fault::Unreadable(cause)) => return Err(view.unreadable(found.position, cause).into()),
+                Err(Fault::Other(error)) => return Err(error),
+            }
+            spent.read += found.header.size() as u64;
+            if spent.read >= WIDE as u64 {
+                tell(watch, std::mem::take(&mut spent))?;
+            }
+        }
+        tell(watch, spent)
+    }
+}
+
+fn tell(watch: &mut Watch<'_>, spent: Spent) -> Result<(), CleanError> {
+    if watch(spent).is_break() { Err(CleanError::GivenUp) } else { Ok(()) }
+}
+
+/// What a failure means for a segment that may have left the log, in whole or in part.
+fn or_changed(source: &Source, error: CleanError) -> CleanError {
+    match error {
+        CleanError::Storage(_) if has_left(source.view.file(), source.sizes.bytes) => CleanError::Changed,
+        other => other,
+    }
+}
+
+fn has_left(file: &SegmentFile, bytes: u32) -> bool {
+    file.is_retired() || !file.is_current(0, bytes)
+}
