@@ -10,6 +10,7 @@ mod log_world;
 mod mirror_world;
 mod simulation;
 
+use log_world::cleaning::{Broken as BrokenCleaning, CompactedWorld};
 use log_world::{Broken, LogWorld};
 use mirror_world::{Broken as BrokenMirror, MirrorWorld};
 use simulation::{must_be_found, must_repeat, search};
@@ -74,6 +75,40 @@ fn a_clean_shutdown_of_a_log_that_was_not_closed_is_found() {
 #[test]
 fn a_batch_appended_twice_is_found() {
     must_be_found::<LogWorld>(0..300, EVENTS, Broken::SequenceNotChecked, &["producers"]);
+}
+
+#[test]
+fn a_compacted_log_on_a_failing_disk() {
+    search::<CompactedWorld>(0..2000, EVENTS);
+}
+
+#[test]
+fn a_seed_of_a_compacted_log_is_one_history() {
+    must_repeat::<CompactedWorld>(0..20, EVENTS);
+}
+
+#[test]
+fn a_swap_of_what_is_not_on_the_medium_is_found() {
+    let checkers = ["durability", "recovery", "read"];
+    must_be_found::<CompactedWorld>(0..600, EVENTS, BrokenCleaning::SwapBeforeSync, &checkers);
+}
+
+#[test]
+fn a_stale_swap_that_is_accepted_is_found() {
+    let checkers = ["durability", "recovery", "read"];
+    must_be_found::<CompactedWorld>(0..2000, EVENTS, BrokenCleaning::StaleSwapAccepted, &checkers);
+}
+
+#[test]
+fn a_tombstone_that_goes_too_early_is_found() {
+    let checkers = ["durability", "read"];
+    must_be_found::<CompactedWorld>(0..300, EVENTS, BrokenCleaning::HorizonIgnored, &checkers);
+}
+
+#[test]
+fn a_compaction_of_what_may_be_taken_back_is_found() {
+    let checkers = ["durability", "read"];
+    must_be_found::<CompactedWorld>(0..600, EVENTS, BrokenCleaning::HighWatermarkIgnored, &checkers);
 }
 
 #[test]

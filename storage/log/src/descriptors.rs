@@ -168,10 +168,18 @@ impl SegmentFile {
         self.retired.store(RETIRED, Ordering::Release);
     }
 
-    /// The same for one in whose place another was put, by a swap with a number from 1 on.
-    pub(crate) fn swap_out(&self, swap: u64) {
+    /// The same for one in whose place another is put, by a swap with a number from 1 on; `rename` gives the file its
+    /// new name. Nobody opens it meanwhile: a name that was looked up before would be that of the other file.
+    pub(crate) fn swap_out(
+        &self,
+        swap: u64,
+        rename: impl FnOnce() -> Result<(), LogError>,
+    ) -> Result<(), LogError> {
         debug_assert!(swap > IN_PLACE && swap < RETIRED);
+        let _unopened = lock(&self.open);
+        rename()?;
         self.retired.store(swap, Ordering::Release);
+        Ok(())
     }
 
     /// True where the file waits to be removed or is gone.

@@ -19,7 +19,7 @@ use crate::config::LogConfig;
 use crate::disk::Open;
 use crate::epochs::EpochHistory;
 use crate::error::LogError;
-use crate::home::{CLEANED_SUFFIX, DELETED_SUFFIX, Home, Kind, parse_unbroken};
+use crate::home::{CLEANED_SUFFIX, DELETED_SUFFIX, Home, Kind, SWAP_SUFFIX, parse_unbroken};
 use crate::log::{Dirt, Log, TruncationMark};
 use crate::producers::ProducerStates;
 use crate::segment::{FileSizes, Segment};
@@ -85,6 +85,8 @@ struct Listing {
     unbroken_from: Option<Offset>,
     /// What an interrupted operation left.
     leftovers: Vec<PathBuf>,
+    /// Compaction was writing segments, or putting them in the place of others.
+    has_swap: bool,
 }
 
 /// Makes the directory of a new log. Nothing is synced: before the first flush a crash may leave no log, or
@@ -128,8 +130,12 @@ pub(crate) fn open(
     opening: Opening,
     now: Timestamp,
 ) -> Result<(Log, RecoveryReport), LogError> {
-    let completed_swaps = swaps::complete(&home)?;
-    let listing = Listing::read(&home)?;
+    let mut listing = Listing::read(&home)?;
+    let mut completed_swaps = 0;
+    if listing.has_swap {
+        completed_swaps = swaps::complete(&home)?;
+        listing = Listing::read(&home)?;
+    }
     listing.leftovers.iter().try_for_each(|path| home.remove(path))?;
     let topic_id = read_topic_id(&home)?;
     let mark = TruncationMark::read(&home)?;
@@ -245,6 +251,7 @@ impl Listing {
             }
             return;
         }
+        self.has_swap |= name.ends_with(CLEANED_SUFFIX) || name.ends_with(SWAP_SUFFIX);
         let interrupted = [DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"];
         if interrupted.iter().any(|suffix| name.ends_with(suffix)) {
             self.leftovers.push(home.path.join(name));

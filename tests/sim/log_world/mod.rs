@@ -8,6 +8,7 @@
 
 mod appends;
 pub(crate) mod batches;
+pub(crate) mod cleaning;
 mod driver;
 mod oracle;
 mod producers;

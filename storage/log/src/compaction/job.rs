@@ -5,12 +5,12 @@
 //! to [`Log::swap`] before the next is made: so no more than one group of segments is there twice. What was
 //! done for a log that has changed meanwhile is dropped.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use tarn_record::{Offset, ProducerId, Timestamp, ValidBatch};
+use tarn_record::{BatchHeader, ControlRecord, ControlType, Offset, ProducerId, Timestamp, ValidBatch};
 use thiserror::Error;
 
 use super::OffsetMap;
@@ -90,6 +90,8 @@ pub struct Round {
     /// Those that are still to be written anew, by their numbers.
     groups: VecDeque<Range<usize>>,
     filter: Filter,
+    /// Producer snapshots in which no transaction is open.
+    closed_snapshots: BTreeSet<Offset>,
     end: Offset,
     now: Timestamp,
 }
@@ -126,23 +128,27 @@ impl Log {
 }
 
 impl Cleaning {
-    /// Notes where each key is newest in what was not compacted yet: all of it, or as much as the map has room for.
+    /// Notes where each key is newest in what was not compacted yet: all of it, or as much as the map has room for. It
+    /// may be nothing, where a transaction has its marker in a segment that cannot be compacted yet: there is no use in
+    /// another round before [`Dirtiness::end`] is higher.
     ///
     /// # Errors
     /// See [`CleanError`].
     pub fn map(mut self, mut map: OffsetMap, watch: &mut Watch<'_>) -> Result<Round, CleanError> {
         self.remove_leftovers()?;
         self.read_aborted()?;
-        let noted = self.note_keys(&mut map, watch);
+        let noted = self.decided_end(watch).and_then(|limit| self.note_keys(&mut map, limit, watch));
         let end = noted
             .map_err(|error| self.sources.iter().fold(error, |error, source| or_changed(source, error)))?;
-        let upto = self.sources.partition_point(|source| source.sizes.base < end);
+        let has_news = end > self.first_dirty;
+        let upto = self.sources.partition_point(|source| has_news && source.sizes.base < end);
         self.sources.truncate(upto);
         let sizes: Vec<Sizes> = self.sources.iter().map(|source| source.sizes).collect();
         let Cleaning { of, config, sources, aborted, last_of_producers, rules, now, .. } = self;
         let groups = groups(&sizes, &config).into();
         let filter = Filter::new(map, &aborted, last_of_producers, end, now, rules.delete_retention_ms);
-        Ok(Round { of, config, sources, groups, filter, end, now })
+        let closed_snapshots = BTreeSet::new();
+        Ok(Round { of, config, sources, groups, filter, closed_snapshots, end, now })
     }
 
     /// Removes what an earlier round left that was given up: beside an unfinished file an opening would take back a
@@ -175,16 +181,44 @@ impl Cleaning {
         Ok(())
     }
 
-    /// Returns the offset after the last one whose key is in the map, or needs no place there.
-    fn note_keys(&self, map: &mut OffsetMap, watch: &mut Watch<'_>) -> Result<Offset, CleanError> {
+    /// Where the first transaction begins whose marker is not in these segments. It is decided, but its marker may not be on
+    /// the disk: if a crash took it the transaction could end otherwise, after its records had replaced others.
+    fn decided_end(&self, watch: &mut Watch<'_>) -> Result<Offset, CleanError> {
+        let mut open = BTreeMap::new();
+        for source in self.sources.iter().filter(|source| source.sizes.end > self.first_dirty) {
+            source.visit_headers(watch, |header, control| {
+                match control.map(|control| control.control_type) {
+                    Some(ControlType::MirrorPidReset) => open.clear(),
+                    Some(kind) if kind.ends_transaction() => drop(open.remove(&header.producer_id)),
+                    None if header.is_transactional() && !header.is_control() => {
+                        open.entry(header.producer_id).or_insert(header.base_offset);
+                    }
+                    _ => {}
+                }
+            })?;
+        }
+        Ok(open.into_values().min().unwrap_or(self.end).min(self.end).max(self.first_dirty))
+    }
+
+    /// Returns the offset after the last one whose key is in the map, or needs no place there; `limit` at most.
+    fn note_keys(
+        &self,
+        map: &mut OffsetMap,
+        limit: Offset,
+        watch: &mut Watch<'_>,
+    ) -> Result<Offset, CleanError> {
         let mut mapper = Mapper::new(map, &self.aborted, self.first_dirty);
         let mut end = self.first_dirty;
-        for source in self.sources.iter().filter(|source| source.sizes.end > self.first_dirty) {
+        let is_noted = |source: &&Source| source.sizes.end > self.first_dirty && source.sizes.base < limit;
+        for source in self.sources.iter().filter(is_noted) {
             let mut full_at = None;
             let visited = source.visit(watch, |batch, _| {
                 let header = batch.header();
                 if header.next_offset() <= self.first_dirty {
                     return Ok(ControlFlow::Continue(0));
+                }
+                if header.base_offset >= limit {
+                    return Ok(ControlFlow::Break(()));
                 }
                 if mapper.note(batch)? == Room::Full {
                     full_at = Some(header.base_offset);
@@ -199,7 +233,7 @@ impl Cleaning {
                     return Err(CleanError::MapTooSmall { offset, bytes: map.bytes() });
                 }
                 Some(_) => return Ok(end),
-                None => end = source.sizes.end,
+                None => end = source.sizes.end.min(limit),
             }
         }
         Ok(end)
@@ -231,7 +265,7 @@ impl Round {
         let output = Output::begin(&self.of, sources, self.now);
         let written = output.map_err(CleanError::from).and_then(|mut output| {
             match write(&mut self.filter, sources, &mut output, &self.config, watch) {
-                Ok(aborted) => output.finish(&aborted),
+                Ok(aborted) => output.finish(&aborted, &mut self.closed_snapshots),
                 Err(error) => {
                     // What is left of it is written over by the next, or removed when the log is opened.
                     output.discard();
@@ -298,6 +332,27 @@ impl Source {
     /// How many aborted transactions its index has.
     pub(super) fn aborted(&self) -> u64 {
         self.aborted
+    }
+
+    /// Hands over the header of every batch, and what its control record says.
+    fn visit_headers(
+        &self,
+        watch: &mut Watch<'_>,
+        mut each: impl FnMut(&BatchHeader, Option<&ControlRecord>),
+    ) -> Result<(), CleanError> {
+        let (view, size) = (&self.view, u64::from(self.view.size));
+        let failed = |cause: io::Error| view.failed("read", cause);
+        let file = view.open()?;
+        let mut scan = Scan::new(file.as_ref(), 0, size, WIDE);
+        loop {
+            match scan.step().map_err(failed)? {
+                Step::Batch(found) => {
+                    each(&found.header, scan.read_control(&found).map_err(failed)?.as_ref())
+                }
+                Step::Bad(fault) => return Err(view.damaged(scan.position(), fault).into()),
+                Step::End => return tell(watch, Spent { read: size, written: 0 }),
+            }
+        }
     }
 
     /// Hands over every batch, and whether it is the last one; told back is how much was written for it.

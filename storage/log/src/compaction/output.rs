@@ -3,6 +3,7 @@
 //! As long as nothing of a single segment has changed nothing is written: most of a log that is compacted often
 //! stays as it is.
 
+use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ pub struct Cleaned {
     /// The segments whose place it takes.
     pub(super) sources: Vec<Arc<SegmentFile>>,
     pub(super) segment: Segment,
-    /// Producer snapshots that must go before: those between the segments, and those that know of a transaction
-    /// whose marker is not in the log any more.
+    /// Producer snapshots that must go before: those between the segments, and all before that know a transaction as
+    /// open, whose marker may not be in the log any more.
     pub(super) snapshots: Vec<Offset>,
     pub(super) bytes_before: u64,
 }
@@ -140,7 +141,11 @@ impl Output {
     }
 
     /// Writes the rest and the indexes and waits until all is on the disk; `None` where nothing has changed.
-    pub(super) fn finish(mut self, aborted: &[AbortedTransaction]) -> Result<Option<Cleaned>, CleanError> {
+    pub(super) fn finish(
+        mut self,
+        aborted: &[AbortedTransaction],
+        closed_snapshots: &mut BTreeSet<Offset>,
+    ) -> Result<Option<Cleaned>, CleanError> {
         if aborted.len() as u64 != self.aborted_before {
             self.drop_one()?;
         }
@@ -148,7 +153,7 @@ impl Output {
             return Ok(None);
         }
         let complete = self.write_piece().and_then(|()| self.write_indexes(aborted));
-        let snapshots = complete.and_then(|()| self.snapshots_to_go());
+        let snapshots = complete.and_then(|()| self.snapshots_to_go(closed_snapshots));
         match snapshots {
             Ok(snapshots) => {
                 let Output { of, home, sources, segment, bytes_before, .. } = self;
@@ -222,9 +227,11 @@ impl Output {
         synced.map_err(|cause| LogError::unsynced(&path, cause))
     }
 
-    /// The snapshots within the segments: all but the one at their base, which goes too where a transaction is open
-    /// in it, since nothing may be left that ends it; or where it cannot be read.
-    fn snapshots_to_go(&self) -> Result<Vec<Offset>, LogError> {
+    /// The snapshots below the end of the segments that must not be read any more. Those within the segments have none of
+    /// their own then. Of the others it is those in which a transaction is open, or that cannot be read: where its marker
+    /// is gone nothing ends it, and the next one of its producer would seem to have begun with it. `closed` remembers
+    /// the others from one group to the next.
+    fn snapshots_to_go(&self, closed: &mut BTreeSet<Offset>) -> Result<Vec<Offset>, LogError> {
         let (home, base) = (&self.home, self.segment.base());
         let entries = home.disk.list(&home.path).map_err(|cause| LogError::io("list", &home.path, cause))?;
         let snapshots = entries.iter().filter_map(|entry| match Kind::parse(&entry.name)? {
@@ -232,16 +239,21 @@ impl Output {
             _ => None,
         });
         let mut to_go = Vec::new();
-        for offset in snapshots.filter(|offset| (base..self.end).contains(offset)) {
-            let read =
-                || ProducerStates::load(&home.disk.read_all(&home.file(offset, Kind::Snapshot)).ok()?).ok();
-            let is_kept =
-                offset == base && read().is_some_and(|states| states.open_transactions().next().is_none());
-            if !is_kept {
+        for offset in snapshots.filter(|offset| *offset < self.end) {
+            if offset <= base && (closed.contains(&offset) || self.is_closed(offset)) {
+                closed.insert(offset);
+            } else {
                 to_go.push(offset);
             }
         }
         Ok(to_go)
+    }
+
+    /// True where no transaction is open in a snapshot.
+    fn is_closed(&self, offset: Offset) -> bool {
+        let read = self.home.disk.read_all(&self.home.file(offset, Kind::Snapshot));
+        let states = read.ok().and_then(|bytes| ProducerStates::load(&bytes).ok());
+        states.is_some_and(|states| states.open_transactions().next().is_none())
     }
 }
 

@@ -122,13 +122,15 @@ impl Log {
         removed: &mut Vec<PathBuf>,
     ) -> Result<(), LogError> {
         for file in sources {
-            for kind in Kind::OF_SEGMENT {
+            let mut put_out = |kind| {
                 let out = self.home.swapped_out(file.base(), kind, swap);
                 if self.home.rename(&self.home.file(file.base(), kind), &out)? {
                     removed.push(out);
                 }
-            }
-            file.swap_out(swap);
+                Ok(())
+            };
+            file.swap_out(swap, || put_out(Kind::Log))?;
+            Kind::OF_SEGMENT.into_iter().filter(|kind| *kind != Kind::Log).try_for_each(put_out)?;
         }
         Ok(())
     }

@@ -437,3 +437,28 @@ fn a_log_of_which_a_swap_is_not_synced_can_be_flushed_and_closed() {
     drop(log);
     assert_eq!(contents(&world.open_clean()), left);
 }
+
+#[test]
+fn a_transaction_whose_marker_cannot_be_compacted_yet_holds_the_round_back() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    in_turn(&mut log, 8);
+    mirror(&mut log, &[in_transaction(8, 7, 0, "key 0")]).unwrap();
+    mirror(&mut log, &(9..20).map(|offset| keyed(offset, "key 1", Some("v"))).collect::<Vec<_>>()).unwrap();
+    mirror(&mut log, &[marker(7, Outcome::Commit, 20)]).unwrap();
+    log.on_high_watermark(log.end());
+    flush(&mut log);
+    assert!(dirtiness(&mut log, Offset(0)).unwrap().end > Offset(12));
+    let next = compact(&mut log, Offset(0), NOW);
+    assert_eq!(
+        next,
+        Offset(8),
+        "a crash that takes the marker must not leave its records in place of others"
+    );
+    assert!(contents(&log).contains(&("key 0".to_owned(), 6)));
+    assert_eq!(compact(&mut log, next, NOW), next);
+    mirror(&mut log, &(21..30).map(|offset| keyed(offset, "key 1", Some("v"))).collect::<Vec<_>>()).unwrap();
+    flush(&mut log);
+    assert!(compact(&mut log, next, NOW) > Offset(20));
+    assert!(!contents(&log).contains(&("key 0".to_owned(), 6)));
+}
