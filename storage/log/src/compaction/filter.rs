@@ -10,8 +10,9 @@
 //! * a batch without records stays, emptied, where it is the last of a producer that is known, since it says
 //!   what the producer's next sequence is; and where the round ends.
 //!
-//! And one of Tarn's own: the last batch of each new segment stays, emptied if need be, so that a segment still
-//! begins where the one before it ends and a recovery knows a gap for a loss.
+//! And two of Tarn's own. The last batch of each new segment stays, emptied if need be, so that a segment still
+//! begins where the one before it ends and a recovery knows a gap for a loss. And what was the last of a producer
+//! where the compacted part ends stays too: a crash may take what came after it.
 //!
 //! A batch of which everything stays keeps its bytes.
 
@@ -38,6 +39,9 @@ pub(crate) enum Kept {
     Emptied(ValidBatch),
     Gone,
 }
+
+/// Of each producer that is known, what has to stay: now, and if a crash took all that is not compacted.
+pub(crate) type LastRecords = BTreeMap<ProducerId, [LastRecord; 2]>;
 
 /// Where a batch is in the segment that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +97,7 @@ impl Mapper<'_> {
 pub(crate) struct Filter {
     map: OffsetMap,
     transactions: Transactions,
-    last_of_producers: BTreeMap<ProducerId, LastRecord>,
+    last_of_producers: LastRecords,
     /// The offset after the last one whose keys are in the map: from here on everything stays.
     end: Offset,
     now: Timestamp,
@@ -106,7 +110,7 @@ impl Filter {
     pub(crate) fn new(
         map: OffsetMap,
         aborted: &[AbortedTransaction],
-        last_of_producers: BTreeMap<ProducerId, LastRecord>,
+        last_of_producers: LastRecords,
         end: Offset,
         now: Timestamp,
         delete_retention_ms: i64,
@@ -198,13 +202,11 @@ impl Filter {
         if !header.has_producer_id() {
             return false;
         }
-        match self.last_of_producers.get(&header.producer_id) {
-            Some(LastRecord { last_data: Some(last), .. }) => header.last_offset() == *last,
-            Some(LastRecord { last_data: None, epoch }) => {
-                header.is_control() && header.producer_epoch == *epoch
-            }
-            None => false,
-        }
+        let last = self.last_of_producers.get(&header.producer_id);
+        last.into_iter().flatten().any(|last| match last.last_data {
+            Some(offset) => header.last_offset() == offset,
+            None => header.is_control() && header.producer_epoch == last.epoch,
+        })
     }
 
     fn is_past_horizon(&self, header: &BatchHeader) -> bool {
@@ -293,13 +295,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_producer_wrote_last_before_a_crash_could_stays_too() {
+        let at = |offset| LastRecord { last_data: Some(Offset(offset)), epoch: ProducerEpoch(0) };
+        let newest = BTreeMap::from([(ProducerId(7), [at(90), at(1)])]);
+        let entries = [aborted(7, 0, 2)];
+        let batches =
+            [in_transaction(0, 7), in_transaction(1, 7), marker(7, 2), of_keys(3, &[("a", Some("1"))])];
+        let kept = through(&mut filter_of(&entries, newest, 4, 0), &batches);
+        assert_eq!(kept[0], batches[1].emptied());
+        assert_eq!(offsets(&kept), [vec![], vec![2], vec![3]]);
+    }
+
+    #[test]
     fn a_marker_that_alone_tells_the_epoch_of_a_producer_stays() {
         let newest = BTreeMap::from([(ProducerId(7), last(None))]);
         let marked = through(&mut filter_of(&[], newest.clone(), 3, 0), &[marker(7, 1), marker(7, 2)]);
         let kept = through(&mut filter_of(&[], newest, 3, i64::MAX / 2), &marked);
         assert_eq!(kept.len(), 2, "emptied or not");
-        let of_another =
-            BTreeMap::from([(ProducerId(7), LastRecord { last_data: None, epoch: ProducerEpoch(9) })]);
+        let of_epoch_9 = [LastRecord { last_data: None, epoch: ProducerEpoch(9) }; 2];
+        let of_another = BTreeMap::from([(ProducerId(7), of_epoch_9)]);
         let kept = through(&mut filter_of(&[], of_another, 9, i64::MAX / 2), &marked);
         assert!(kept.is_empty());
     }
@@ -343,12 +357,7 @@ mod tests {
     }
 
     /// A filter for which no key is anywhere else.
-    fn filter_of(
-        aborted: &[AbortedTransaction],
-        last: BTreeMap<ProducerId, LastRecord>,
-        end: i64,
-        now: i64,
-    ) -> Filter {
+    fn filter_of(aborted: &[AbortedTransaction], last: LastRecords, end: i64, now: i64) -> Filter {
         Filter::new(OffsetMap::new(1 << 10), aborted, last, Offset(end), Timestamp(now), RETENTION_MS)
     }
 
@@ -410,7 +419,7 @@ mod tests {
         }
     }
 
-    fn last(last_data: Option<i64>) -> LastRecord {
-        LastRecord { last_data: last_data.map(Offset), epoch: ProducerEpoch(0) }
+    fn last(last_data: Option<i64>) -> [LastRecord; 2] {
+        [LastRecord { last_data: last_data.map(Offset), epoch: ProducerEpoch(0) }; 2]
     }
 }

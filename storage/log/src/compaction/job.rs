@@ -15,16 +15,16 @@ use thiserror::Error;
 
 use super::OffsetMap;
 use super::dirtiness::{CleanRules, Dirtiness, Spent, Watch};
-use super::filter::{Filter, Kept, Mapper, Place};
+use super::filter::{Filter, Kept, LastRecords, Mapper, Place};
 use super::grouping::{Sizes, groups};
 use super::offset_map::Room;
 use super::output::{Cleaned, Output};
 use crate::config::LogConfig;
 use crate::descriptors::SegmentFile;
 use crate::error::LogError;
-use crate::home::{CLEANED_SUFFIX, SWAP_SUFFIX};
+use crate::home::{CLEANED_SUFFIX, Kind, SWAP_SUFFIX};
 use crate::log::{Log, LogIdentity};
-use crate::producers::LastRecord;
+use crate::producers::{LastRecord, ProducerStates};
 use crate::segment::txn_index::{AbortedTransaction, TxnIndex};
 use crate::segment::{Scan, Segment, SegmentView, Step, WIDE};
 
@@ -143,8 +143,11 @@ impl Cleaning {
         let has_news = end > self.first_dirty;
         let upto = self.sources.partition_point(|source| has_news && source.sizes.base < end);
         self.sources.truncate(upto);
+        let last_of_producers = self
+            .last_of_producers(watch)
+            .map_err(|error| self.sources.iter().fold(error, |error, source| or_changed(source, error)))?;
         let sizes: Vec<Sizes> = self.sources.iter().map(|source| source.sizes).collect();
-        let Cleaning { of, config, sources, aborted, last_of_producers, rules, now, .. } = self;
+        let Cleaning { of, config, sources, aborted, rules, now, .. } = self;
         let groups = groups(&sizes, &config).into();
         let filter = Filter::new(map, &aborted, last_of_producers, end, now, rules.delete_retention_ms);
         let closed_snapshots = BTreeSet::new();
@@ -179,6 +182,31 @@ impl Cleaning {
         }
         self.aborted.extend(kept.into_iter().filter(|entry| entry.first_offset < upper));
         Ok(())
+    }
+
+    /// What has to stay of the producers that are known: what is the last of each now, and what was where the segments
+    /// end. The snapshot there tells the second, as long as there is one.
+    fn last_of_producers(&self, watch: &mut Watch<'_>) -> Result<LastRecords, CleanError> {
+        let Some(last) = self.sources.last().filter(|_| !self.last_of_producers.is_empty()) else {
+            return Ok(LastRecords::new());
+        };
+        let home = last.view.file().home();
+        let snapshot = home.disk.read_all(&home.file(last.sizes.end, Kind::Snapshot));
+        let states = match snapshot.ok().and_then(|bytes| ProducerStates::load(&bytes).ok()) {
+            Some(states) => states,
+            None => {
+                let mut states = ProducerStates::default();
+                for source in &self.sources {
+                    source.visit_headers(watch, |header, control| {
+                        states.update(header, control);
+                    })?;
+                }
+                states
+            }
+        };
+        let then = states.last_records();
+        let both = |(id, now): (&ProducerId, &LastRecord)| (*id, [*now, *then.get(id).unwrap_or(now)]);
+        Ok(self.last_of_producers.iter().map(both).collect())
     }
 
     /// Where the first transaction begins whose marker is not in these segments. It is decided, but its marker may not be on

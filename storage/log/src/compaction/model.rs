@@ -185,7 +185,7 @@ fn compact(log: &mut History, first_dirty: i64, now: i64, round: &Round) -> i64 
         }
         end = header.next_offset().0;
     }
-    let last = log.states.last_records();
+    let last = log.states.last_records().into_iter().map(|(id, last)| (id, [last; 2])).collect();
     let mut filter = Filter::new(map, &log.aborted, last, Offset(end), Timestamp(now), RETENTION_MS);
     let mut kept = Vec::new();
     for (number, batch) in log.batches.iter().enumerate() {
