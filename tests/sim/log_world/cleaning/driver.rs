@@ -242,6 +242,14 @@ impl CompactedWorld {
 
     pub(super) fn begin_anew(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         let offset = self.rng.i64(0..=self.end() + 20);
+        self.begin_anew_at(offset, schedule)
+    }
+
+    pub(super) fn begin_anew_at(
+        &mut self,
+        offset: i64,
+        schedule: &mut Schedule<Event>,
+    ) -> Result<(), Violation> {
         schedule.tally("history begun anew");
         self.others.push((std::mem::take(&mut self.batches), self.start));
         (self.flushed, self.high_watermark, self.start) = (0, offset, offset);

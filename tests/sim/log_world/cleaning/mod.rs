@@ -137,9 +137,9 @@ enum Flush {
 /// How far the one round of a log is.
 enum Step {
     None,
-    Prepared(Cleaning),
-    Mapped(Round),
-    Written(Cleaned, Round),
+    Prepared(Box<Cleaning>),
+    Mapped(Box<Round>),
+    Written(Box<(Cleaned, Round)>),
 }
 
 impl World for CompactedWorld {

@@ -7,7 +7,7 @@ use tarn_log::checkpoints::{CleanShutdown, OffsetCheckpoint};
 use tarn_log::{Descriptors, Disk, FirstBatch, Log, LogDir, Opening};
 use tarn_record::{Offset, PartitionIndex, Timestamp, TopicId, ValidBatch, batches};
 
-use super::oracle::Expected;
+use super::oracle::{Batches, Expected};
 use super::rounds::RETENTION_MS;
 use super::{CompactedWorld, DRAWN, Event, Flush, Open, Step, now};
 use crate::simulation::{Schedule, Violation};
@@ -82,6 +82,14 @@ impl CompactedWorld {
             }
         }
         self.disk.watch_logs();
+        let (start, end) = (self.open().log.start().0, self.open().log.end().0);
+        if self.flushed == 0 && start < end && end < self.cleaned_to {
+            // A cut of everything was stopped midway, and what is left is less than compaction had left. It goes on.
+            self.disk.keep_power();
+            self.others.clear();
+            (self.batches, self.start) = (Batches::default(), end);
+            return self.begin_anew_at(end, schedule);
+        }
         self.accept()
     }
 

@@ -44,7 +44,7 @@ impl CompactedWorld {
             self.first_cleaned.entry(offset).or_insert(now.0);
         }
         let cleaning = self.open().log.cleaning(&found, &rules, now);
-        self.open_mut().step = Step::Prepared(cleaning);
+        self.open_mut().step = Step::Prepared(Box::new(cleaning));
         schedule.after_ms(self.rng.i64(0..100), Event::KeysAreMapped);
         Ok(())
     }
@@ -55,7 +55,7 @@ impl CompactedWorld {
         let map = OffsetMap::new(if self.rng.bool() { 24 * 12 } else { 1 << 16 });
         match cleaning.map(map, &mut |_: Spent| ControlFlow::Continue(())) {
             Ok(round) => {
-                self.open_mut().step = Step::Mapped(round);
+                self.open_mut().step = Step::Mapped(Box::new(round));
                 schedule.after_ms(self.rng.i64(0..60), Event::CleanGoesOn);
                 Ok(())
             }
@@ -80,7 +80,7 @@ impl CompactedWorld {
                 if cleaned.segments() > 1 {
                     schedule.tally("segments became one");
                 }
-                self.open_mut().step = Step::Written(cleaned, round);
+                self.open_mut().step = Step::Written(Box::new((cleaned, *round)));
                 schedule.after_ms(self.rng.i64(0..100), Event::SwapComesBack);
                 Ok(())
             }
@@ -113,7 +113,8 @@ impl CompactedWorld {
 
     pub(super) fn swap(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         let step = std::mem::replace(&mut self.open_mut().step, Step::None);
-        let Step::Written(cleaned, round) = step else { return Ok(()) };
+        let Step::Written(written) = step else { return Ok(()) };
+        let (cleaned, round) = *written;
         let base = cleaned.base();
         match self.log_mut().swap(cleaned) {
             Ok(swapped) => {
@@ -122,7 +123,7 @@ impl CompactedWorld {
                     schedule.tally("flush that came back after a swap");
                 }
                 self.keep_removal(swapped.removal, schedule);
-                self.open_mut().step = Step::Mapped(round);
+                self.open_mut().step = Step::Mapped(Box::new(round));
                 schedule.after_ms(self.rng.i64(0..60), Event::CleanGoesOn);
                 Ok(())
             }
