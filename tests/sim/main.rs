@@ -83,6 +83,12 @@ fn a_compacted_log_on_a_failing_disk() {
 }
 
 #[test]
+#[ignore = "takes minutes"]
+fn a_compacted_log_on_a_failing_disk_with_more_seeds() {
+    search::<CompactedWorld>(2000..10_000, EVENTS);
+}
+
+#[test]
 fn a_seed_of_a_compacted_log_is_one_history() {
     must_repeat::<CompactedWorld>(0..20, EVENTS);
 }

@@ -370,6 +370,33 @@ fn a_transaction_whose_marker_is_gone_is_not_opened_again() {
 }
 
 #[test]
+fn a_snapshot_of_segments_that_stay_as_they_are_goes_too_where_it_knows_such_a_transaction_as_open() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    let unique = |from: i64, to: i64| -> Vec<_> {
+        (from..to).map(|offset| keyed(offset, &format!("key {offset}"), Some("v"))).collect()
+    };
+    mirror(&mut log, &[in_transaction(0, 7, 0, "t")]).unwrap();
+    mirror(&mut log, &unique(1, 14)).unwrap();
+    mirror(&mut log, &[marker(7, Outcome::Abort, 14)]).unwrap();
+    mirror(&mut log, &unique(15, 40)).unwrap();
+    mirror(&mut log, &[in_transaction(40, 7, 1, "u"), marker(7, Outcome::Commit, 41)]).unwrap();
+    mirror(&mut log, &unique(42, 50)).unwrap();
+    log.on_high_watermark(log.end());
+    flush(&mut log);
+    for pass in 0..3 {
+        compact(&mut log, Offset(0), later(2000 * pass));
+    }
+    let is_there = |offset: i64| contents(&log).iter().any(|(_, found)| *found == offset);
+    assert!(!is_there(0) && (1..14).all(is_there), "only the transaction is gone");
+    assert!(!read_all(&log, Offset(0), 1 << 20).iter().any(|batch| batch.header().base_offset == Offset(14)));
+    let cut = read_all(&log, Offset(14), 1 << 20)[0].header().next_offset();
+    let _ = log.truncate_to(cut, NOW).unwrap();
+    log.on_high_watermark(log.end());
+    assert_eq!(log.first_unstable(), None);
+}
+
+#[test]
 fn an_aborted_transaction_is_told_as_long_as_a_batch_of_it_is_there() {
     let world = World::new(segments_of(600));
     let mut log = world.create();

@@ -175,6 +175,10 @@ impl World for CompactedWorld {
         ]
     }
 
+    fn expected_in_all() -> Vec<&'static str> {
+        Vec::new()
+    }
+
     fn new(seed: u64, broken: Broken, schedule: &mut Schedule<Event>) -> CompactedWorld {
         let mut rng = fastrand::Rng::with_seed(seed);
         let config = LogConfig {
