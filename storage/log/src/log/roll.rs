@@ -116,12 +116,22 @@ impl Log {
         Ok(())
     }
 
-    /// Puts a new segment in the place of the active one, which is empty.
+    /// Puts a new segment in the place of the active one, which is empty. A crash may leave others before it that are
+    /// empty too: none stays that begins no lower, else two would have one file.
     fn replace_active(&mut self, base: Offset, now: Timestamp) -> Result<(), LogError> {
         debug_assert_eq!(self.active().size(), 0);
         let replaced = self.active().base();
         let segment = Segment::create(&self.home, base, now)?;
         self.dirt.changes += 1;
+        while let Some(before) = self.segments.len().checked_sub(2)
+            && self.segments[before].base() >= base
+        {
+            let dropped = self.segments.remove(before);
+            debug_assert_eq!(dropped.size(), 0);
+            if dropped.base() != base {
+                self.home.remove(&self.home.file(dropped.base(), Kind::Log))?;
+            }
+        }
         if replaced != base {
             self.home.remove(&self.home.file(replaced, Kind::Log))?;
         }

@@ -519,6 +519,28 @@ fn a_log_that_lost_all_above_its_start_begins_there() {
 }
 
 #[test]
+fn a_batch_that_spans_the_start_takes_the_place_of_every_empty_segment_that_begins_no_lower() {
+    let world = World::new(LogConfig::default());
+    drop(world.create());
+    fs::remove_file(world.path().join(format!("{:020}.log", 0))).unwrap();
+    for base in [5, 6] {
+        fs::write(world.path().join(format!("{base:020}.log")), []).unwrap();
+    }
+    let opening =
+        |log_start| Opening { clean: false, recovery_point: Offset(0), log_start: Offset(log_start) };
+    let mut log = world.open(opening(6)).0;
+    assert_eq!((log.start(), log.end(), log.segment_count()), (Offset(6), Offset(6), 2));
+    mirror(&mut log, &[batch(5, 5, 0)]).unwrap();
+    if let Some(removal) = log.advance_start(Offset(7), NOW).unwrap() {
+        removal.run().unwrap();
+    }
+    flush(&mut log);
+    drop(log);
+    let log = world.open(opening(7)).0;
+    assert_eq!((log.end(), spans(&read_all(&log, Offset(7), 1 << 20))), (Offset(10), vec![(5, 9)]));
+}
+
+#[test]
 fn a_directory_has_one_owner_and_says_whether_it_was_closed() {
     let root = tempfile::tempdir().unwrap();
     let open = || LogDir::open(std::sync::Arc::new(RealDisk), root.path(), Descriptors::new(9));
