@@ -50,7 +50,7 @@ pub(super) fn changed(
         match (change, run) {
             (Change::Recover(Consent::Refused), Run::Dry) => writeln!(
                 out,
-                "Dry run: {count} topic(s) in mirror {mirror} would be tried again, and nothing dropped: [{listed}]"
+                "Dry run: {count} topic(s) in mirror {mirror} would be tried again, without consent to drop anything: [{listed}]"
             )?,
             (_, Run::Dry) => {
                 writeln!(out, "Dry run: {count} topic(s) in mirror {mirror} would be {key}: [{listed}]")?;
@@ -117,10 +117,15 @@ fn recovering(
         (Consent::Refused, _, true) | (Consent::Given, Run::Real, _) => ("", Vec::new()),
         (Consent::Refused, _, false) => (
             "Each partition is compared with the source again. These failed for what it had not, and fail again unless it \
-             has that now; --allow-truncation exports and drops it:",
+             has that now; --allow-truncation exports and drops it, and so does mirror.support.unclean.leader.election \
+             where it is set:",
             lines(truncations, Truncation::stands_apart),
         ),
-        (Consent::Given, Run::Dry, true) => ("Nothing is known that would be dropped.", Vec::new()),
+        (Consent::Given, Run::Dry, true) => (
+            "What would be dropped is not known now: each partition is compared with the source first. Consent that was \
+             given already holds until recover without it, or stop.",
+            Vec::new(),
+        ),
         (Consent::Given, Run::Dry, false) => (
             "Each partition is compared with the source first, and what it has by then is kept. As far as is known:",
             lines(truncations, |one| one.would_go(WHEN_IT_FAILED)),
@@ -192,6 +197,10 @@ pub(super) fn started(out: &mut impl Write, started: &Started<'_>, style: Style)
             let note = |(topic, message): &(&str, &str)| json!({ "topic": topic, "message": message });
             answer.insert("notes".to_owned(), notes.iter().map(note).collect());
         }
+        if run == Run::Dry {
+            // What it has lost is found when the histories are compared.
+            answer.insert("sourceAsked".to_owned(), json!(false));
+        }
         refusal::add_json(&mut answer, refused, truncations).map_err(unprintable)?;
         return print_json(out, &answer);
     }
@@ -214,10 +223,12 @@ pub(super) fn started(out: &mut impl Write, started: &Started<'_>, style: Style)
             writeln!(out, "Dry run: {count} topic(s) in mirror {mirror} would be started: [{listed}]")?;
         }
     }
-    if !truncations.is_empty() {
+    if run == Run::Dry && !topics.is_empty() {
+        let known = if truncations.is_empty() { "" } else { " As far as is known here:" };
         writeln!(
             out,
-            "The source is not asked what it has lost, which comes on top. As far as is known here:"
+            "The source is not asked what it has lost of what is here: that is found when both histories are compared, and \
+             comes on top.{known}"
         )?;
         for line in lines(truncations, |one| one.would_go(NOW)) {
             writeln!(out, "  {line}")?;
@@ -287,7 +298,7 @@ mod tests {
         assert_eq!(truncation["exportDirectory"], "/e/orders-0");
         let nothing = Changed { truncations: &[], ..told };
         let said = self::said(Change::Recover(Consent::Given), Run::Dry, &nothing);
-        assert!(said.ends_with("Nothing is known that would be dropped.\n"), "{said}");
+        assert!(said.contains("What would be dropped is not known now"), "{said}");
     }
 
     #[test]
@@ -299,11 +310,12 @@ mod tests {
             look_at: Some("h:1"),
             ..Changed::default()
         };
-        let again = "fail again unless it has that now; --allow-truncation exports and drops it:\n  \
+        let again = "fail again unless it has that now; --allow-truncation exports and drops it, and so does \
+                     mirror.support.unclean.leader.election where it is set:\n  \
                      orders-0: offsets 100 to 349 (250 records), SOURCE_TRUNCATED\n";
         let dry = said(Change::Recover(Consent::Refused), Run::Dry, &told);
         assert!(
-            dry.starts_with("Dry run: 1 topic(s) in mirror m would be tried again, and nothing dropped"),
+            dry.starts_with("Dry run: 1 topic(s) in mirror m would be tried again, without consent"),
             "{dry}"
         );
         assert!(dry.ends_with(again), "{dry}");
@@ -373,6 +385,11 @@ mod tests {
         let json: Value = serde_json::from_str(&of(&topics, &local, Style::Json)).unwrap();
         assert_eq!((&json["started"], &json["dryRun"]), (&json!(["orders"]), &json!(true)));
         assert_eq!(json["truncations"][0]["reasonCode"], "LOCAL_RECORDS");
+        assert_eq!(json["sourceAsked"], false);
+        assert!(
+            of(&topics, &[], Style::Tarn).contains("not asked what it has lost"),
+            "nor where nothing is known"
+        );
         assert!(of(&[], &[], Style::Tarn).contains("Patterns would be saved to mirror m"));
         let mut out = Vec::new();
         saved(&mut out, "m", "nobody answers", Run::Dry, Style::Tarn).unwrap();
