@@ -72,6 +72,16 @@ fn only_the_runtime_names_glommio_and_only_system_call_wrappers_are_unsafe() {
 }
 
 #[test]
+fn nothing_lies_beside_the_files_that_a_tool_has_left_there() {
+    for &(_, folder, _) in FLOORS {
+        for file in below(&source_root().join(folder)) {
+            let is_left = ["orig", "rej", "bak", "swp"].contains(&extension(&file));
+            assert!(!is_left, "{}: nobody reads it", relative(&file));
+        }
+    }
+}
+
+#[test]
 fn no_file_is_longer_than_the_limit() {
     for file in all_rust_files() {
         let lines = read(&file).lines().count();

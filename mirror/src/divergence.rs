@@ -121,7 +121,8 @@ impl Divergence {
     }
 }
 
-/// The range, and what told so.
+/// The range, and what told so. It is kept with the state FAILED, and RecoverMirrorTopics reads the range from it again:
+/// another wording there is one that an older directory does not have.
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Divergence { why, from, log_end, suffix, .. } = self;

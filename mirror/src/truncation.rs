@@ -10,7 +10,7 @@
 use tarn_record::Offset;
 
 use crate::divergence::Divergence;
-use crate::local_cluster::{Export, Truncate};
+use crate::local_cluster::{Export, Suffix, Truncate};
 use crate::reasons::Reason;
 
 /// Why something may be dropped.
@@ -59,7 +59,7 @@ impl TruncationPlan {
     pub fn said(&self, export: &Export) -> String {
         let Export { broker, from, records, path, .. } = export;
         let last = export.to.plus(-1);
-        let what = format!("offsets {from} to {last} ({records} records)");
+        let what = format!("offsets {from} to {last} ({})", counted(*records));
         match (self.truncate, self.reason) {
             (Truncate::Fully { .. }, _) => {
                 format!("all of the log, {what}, is exported to {path} on node {broker} and mirrored again")
@@ -78,10 +78,14 @@ impl TruncationPlan {
 pub fn said_of_found(export: &Export) -> String {
     let Export { broker, from, records, path, .. } = export;
     let last = export.to.plus(-1);
+    let records = counted(*records);
     format!(
-        "offsets {from} to {last} ({records} records) are not in the log any more and are exported to {path} on node \
-         {broker}"
+        "offsets {from} to {last} ({records}) are not in the log any more and are exported to {path} on node {broker}"
     )
+}
+
+fn counted(records: u64) -> String {
+    Suffix { records, ..Suffix::default() }.to_string()
 }
 
 /// True where all of the log is dropped and mirrored again.

@@ -42,10 +42,13 @@ pub(super) async fn stop(arguments: StopArguments, style: Style) -> Result<(), F
     let deadline = how.timeout.map(|seconds| began + Duration::from_secs(seconds));
     let waits = run == Run::Real && !how.no_wait;
     let asked = async {
+        let mut said = String::new();
         loop {
             match ask(&cluster, Change::Stop, &mirror, &topics, run).await {
                 // A controller that cannot write has taken nothing down, and on that day nobody asks again for us.
-                Err(Failure::NotNow(why)) if waits && !is_over(deadline) => eprintln!("{mirror}: {why}"),
+                Err(Failure::NotNow(why)) if waits && !is_over(deadline) => {
+                    say_once(&mut said, &mirror, why);
+                }
                 asked => return asked,
             }
             sleep(SAY_AGAIN).await;
@@ -115,6 +118,14 @@ pub(super) async fn failover(arguments: FailoverArguments, style: Style) -> Resu
     stop(StopArguments { named, topics, how }, style).await
 }
 
+/// Says why something is tried again, and no more until the reason is another.
+fn say_once(said: &mut String, mirror: &str, why: String) {
+    if *said != why {
+        eprintln!("{mirror}: {why}; it is tried again");
+        *said = why;
+    }
+}
+
 fn is_over(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
@@ -127,7 +138,7 @@ async fn wait_until_writable(
 ) -> Result<(), Failure> {
     let line = Line::spinner(format!("{mirror}: stopping"));
     let (mut said, mut seen, mut answered) = (Instant::now(), Instant::now(), Instant::now());
-    let mut pause = LOOK_AGAIN.0;
+    let (mut pause, mut trouble) = (LOOK_AGAIN.0, String::new());
     loop {
         let partitions = match standing::read(cluster, Some(mirror), Some(topics)).await {
             Ok(read) => read.partitions,
@@ -137,7 +148,7 @@ async fn wait_until_writable(
                     let why = format!("{why}; the stop was taken down, and goes on where {mirror} is");
                     return Err(Failure::Failed(why));
                 }
-                eprintln!("{mirror}: {why}");
+                say_once(&mut trouble, mirror, why);
                 sleep(SAY_AGAIN).await;
                 continue;
             }
