@@ -14,7 +14,9 @@ use tarn_wire::messages as m;
 use tarn_wire::{ApiKey, Cursor, Message, Request, RequestHeader, Response, encode_response};
 
 use crate::core::Core;
-use crate::handlers::{admin, configs, fetch, metadata, mirrors, offsets, produce, producer_ids};
+use crate::handlers::{
+    admin, configs, coordinators, fetch, metadata, mirrors, offsets, produce, producer_ids,
+};
 
 type LocalBoxFuture<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
 
@@ -78,6 +80,9 @@ served! {
     });
     MetadataRequest 0..=13 => |call: Call, request: m::MetadataRequest| {
         ready(&call, &metadata::metadata(&call.core, &call.header, call.listener.as_str(), &request))
+    };
+    FindCoordinatorRequest 0..=6 => |call: Call, request| {
+        ready(&call, &coordinators::find(call.header.api_version, request))
     };
     CreateTopicsRequest 2..=7 => |call: Call, request| later(call, move |call: Call| async move {
         frame(&call.header, &admin::create_topics(&call, request).await)

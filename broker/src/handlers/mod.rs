@@ -3,6 +3,7 @@
 
 pub mod admin;
 pub mod configs;
+pub mod coordinators;
 pub mod fetch;
 pub mod metadata;
 pub mod mirrors;

@@ -211,8 +211,10 @@ impl Output {
     fn write_indexes(&mut self, aborted: &[AbortedTransaction]) -> Result<(), LogError> {
         let (home, base) = (self.home.clone(), self.segment.base());
         let (offsets, times) = self.segment.take_indexes();
+        // Where one has a file, so has the other: Kafka takes a time index without an offset index for damage.
+        let has_files = !offsets.is_empty() || !times.is_empty();
         for (kind, bytes) in [(Kind::OffsetIndex, offsets), (Kind::TimeIndex, times)] {
-            if !bytes.is_empty() {
+            if has_files {
                 write_and_sync(&home, &home.cleaned(base, kind), &bytes)?;
             }
         }

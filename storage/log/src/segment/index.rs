@@ -103,6 +103,15 @@ impl<E: Entry> Index<E> {
         bytes
     }
 
+    /// Makes the file of an index that has no entries yet.
+    pub(crate) fn make_file(&self, home: &Home, base: Offset) -> Result<(), LogError> {
+        if self.stored > 0 {
+            return Ok(());
+        }
+        let path = home.file(base, E::KIND);
+        home.disk.open(&path, Open::Create).map(drop).map_err(|cause| LogError::io("create", &path, cause))
+    }
+
     /// Writes what is in memory to the file.
     pub(crate) fn store(&mut self, home: &Home, base: Offset) -> Result<(), LogError> {
         if self.tail.is_empty() {

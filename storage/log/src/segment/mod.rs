@@ -220,6 +220,10 @@ impl Segment {
 
     fn store_indexes(&mut self) -> Result<(), LogError> {
         let (home, base) = (self.view.file.home().clone(), self.base());
+        if self.view.times.unstored() > 0 {
+            // Kafka takes a time index without an offset index for damage.
+            self.view.offsets.make_file(&home, base)?;
+        }
         self.view.offsets.store(&home, base)?;
         self.view.times.store(&home, base)
     }

@@ -202,6 +202,18 @@ fn a_flush_of_a_log_that_lacks_nothing_drops_what_a_refused_write_left_whole() {
     }
 }
 
+#[test]
+fn a_small_segment_is_closed_with_both_its_indexes_or_with_none() {
+    // Kafka's log reader dies of a time index beside which there is no offset index.
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    log.close().unwrap();
+    assert_eq!(world.indexes(), Vec::<String>::new());
+    produce(&mut log, 3);
+    log.close().unwrap();
+    assert_eq!(world.indexes(), ["00000000000000000000.index", "00000000000000000000.timeindex"]);
+}
+
 const EPOCHS: &str = "leader-epoch-checkpoint";
 
 /// Logs of two records each, none of which was flushed.

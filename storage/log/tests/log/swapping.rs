@@ -34,6 +34,8 @@ impl Compacted {
         compact(&mut log, Offset(0), NOW);
         let new = read_all(&log, Offset(0), 1 << 20);
         assert!(new.len() < old.len() && log.segment_count() == 2);
+        let of_first = world.indexes().into_iter().filter(|name| name.starts_with(FIRST));
+        assert_eq!(of_first.count(), 2, "the small segment that came out has both");
         log.close().unwrap();
         drop(log);
         let after = files(&world.path());

@@ -60,6 +60,12 @@ impl World {
     }
 
     /// The names in the partition's directory.
+    /// The names of the offset and time indexes.
+    pub(crate) fn indexes(&self) -> Vec<String> {
+        let is_index = |name: &String| name.ends_with(".index") || name.ends_with(".timeindex");
+        self.names().into_iter().filter(is_index).collect()
+    }
+
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = std::fs::read_dir(self.path())
             .unwrap()
