@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use tarn_image::effective::BrokerView;
-use tarn_image::effective::topic::{FlushPolicy as TopicFlush, TopicConfig};
+use tarn_image::effective::topic::{FlushPolicy as TopicFlush, TopicCompression, TopicConfig};
 use tarn_image::mirrors::STATE_TOPIC;
 use tarn_image::{MetadataImage, TopicImage};
-use tarn_log::{FlushPolicy, LogConfig};
+use tarn_log::{CleanRules, FlushPolicy, LogConfig, Retention};
 use tarn_record::TimestampType;
 
 use crate::node::Node;
 
-/// With so many replicas, copies stand in for a flush (`tarn.flush` unset).
+/// With so many replicas, copies stand in for a flush (`flush.policy` unset).
 const REPLICAS_INSTEAD_OF_FLUSH: usize = 3;
 
 /// What a topic's configuration comes to.
@@ -23,8 +23,14 @@ pub struct TopicRules {
     pub max_message_bytes: usize,
     /// `max.decompressed.message.bytes`.
     pub max_decompressed_bytes: usize,
-    /// Whether `cleanup.policy` includes compact, so that every record has a key.
-    pub compacted: bool,
+    /// What compaction acts on, where `cleanup.policy` includes compact, so that every record has a key.
+    pub compaction: Option<CompactionRules>,
+    /// What retention deletes: nothing where `cleanup.policy` does not include delete.
+    pub retention: Retention,
+    /// `file.delete.delay.ms`
+    pub file_delete_delay_ms: i64,
+    /// `compression.type`, with the level of the codec it names.
+    pub compression: TopicCompression,
     /// `min.insync.replicas`.
     pub min_in_sync: usize,
     /// `message.timestamp.type`.
@@ -35,12 +41,21 @@ pub struct TopicRules {
     pub timestamp_after_max_ms: i64,
 }
 
+/// When a compacted topic is compacted, and how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CompactionRules {
+    /// What stays for how long.
+    pub clean: CleanRules,
+    /// `min.cleanable.dirty.ratio`
+    pub min_dirty_ratio: f64,
+}
+
 /// What an acknowledgement stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Promise {
-    /// What `tarn.flush` says.
+    /// What `flush.policy` says.
     AsConfigured,
-    /// That it is on the disk, whatever `tarn.flush` says: a failover rests on it.
+    /// That it is on the disk, whatever `flush.policy` says: a failover rests on it.
     OnDisk,
 }
 
@@ -87,12 +102,40 @@ impl TopicRules {
             log: Arc::new(log),
             max_message_bytes: usize::try_from(config.max_message_bytes).unwrap_or(0),
             max_decompressed_bytes: usize::try_from(config.max_decompressed_message_bytes).unwrap_or(0),
-            compacted: config.cleanup.compact,
+            compaction: config.cleanup.compact.then_some(CompactionRules {
+                clean: CleanRules {
+                    delete_retention_ms: config.delete_retention_ms,
+                    min_lag_ms: config.min_compaction_lag_ms,
+                    max_lag_ms: config.max_compaction_lag_ms,
+                },
+                min_dirty_ratio: config.min_cleanable_dirty_ratio,
+            }),
+            retention: if config.cleanup.delete {
+                Retention {
+                    ms: u64::try_from(config.retention_ms).ok(),
+                    bytes: u64::try_from(config.retention_bytes).ok(),
+                }
+            } else {
+                Retention::default()
+            },
+            file_delete_delay_ms: config.file_delete_delay_ms,
+            compression: config.compression,
             min_in_sync: usize::try_from(config.min_insync_replicas).unwrap_or(0),
             timestamp_type: config.timestamp_type,
             timestamp_before_max_ms: config.timestamp_before_max_ms,
             timestamp_after_max_ms: config.timestamp_after_max_ms,
         }
+    }
+}
+
+#[cfg(test)]
+impl Default for TopicRules {
+    /// Those of a topic with one replica and nothing configured.
+    fn default() -> TopicRules {
+        let (configs, file) =
+            (tarn_image::configs::Configs::default(), tarn_image::effective::StaticConfigs::new());
+        let config = TopicConfig::resolve(&Default::default(), &BrokerView::new(&configs, "1", &file));
+        TopicRules::from_config(&config, 1, Promise::AsConfigured, i64::MAX)
     }
 }
 
@@ -116,10 +159,37 @@ mod tests {
         assert_eq!(flush("each", 1, Promise::OnDisk), FlushPolicy::Each);
     }
 
+    #[test]
+    fn a_flush_after_every_message_is_kafkas_way_to_say_each() {
+        let by_messages = |messages: &str| rules(&[("flush.messages", messages)], 3, Promise::AsConfigured);
+        assert_eq!(by_messages("1").log.flush, FlushPolicy::Each);
+        assert_eq!(by_messages("2").log.flush, FlushPolicy::None);
+        let both = rules(&[("flush.messages", "1"), ("flush.policy", "group")], 3, Promise::AsConfigured);
+        assert_eq!(both.log.flush, FlushPolicy::Group);
+    }
+
+    #[test]
+    fn what_is_not_in_the_cleanup_policy_has_no_effect() {
+        let of = |policy: &str| {
+            rules(&[("cleanup.policy", policy), ("retention.bytes", "9")], 1, Promise::AsConfigured)
+        };
+        let kept =
+            |rules: TopicRules| (rules.retention.bytes, rules.retention.ms, rules.compaction.is_some());
+        assert_eq!(kept(of("delete")), (Some(9), Some(604_800_000), false));
+        assert_eq!(kept(of("compact")), (None, None, true));
+        assert_eq!(kept(of("compact,delete")), (Some(9), Some(604_800_000), true));
+        assert_eq!(kept(of("")), (None, None, false));
+    }
+
     fn flush(configured: &str, replicas: usize, promise: Promise) -> FlushPolicy {
+        rules(&[("flush.policy", configured)], replicas, promise).log.flush
+    }
+
+    fn rules(configured: &[(&str, &str)], replicas: usize, promise: Promise) -> TopicRules {
         let (configs, file) = (Configs::default(), StaticConfigs::new());
-        let topic: ConfigMap = [("tarn.flush".into(), configured.into())].into();
+        let topic: ConfigMap =
+            configured.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         let config = TopicConfig::resolve(&topic, &BrokerView::new(&configs, "1", &file));
-        TopicRules::from_config(&config, replicas, promise, 1).log.flush
+        TopicRules::from_config(&config, replicas, promise, 1)
     }
 }

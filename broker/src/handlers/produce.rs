@@ -172,7 +172,7 @@ async fn check(
 fn produce_rules(rules: &TopicRules, api_version: i16) -> ProduceRules {
     ProduceRules {
         max_batch_bytes: rules.max_message_bytes,
-        compacted: rules.compacted,
+        compacted: rules.compaction.is_some(),
         timestamp_type: rules.timestamp_type,
         before_max_ms: rules.timestamp_before_max_ms,
         after_max_ms: rules.timestamp_after_max_ms,

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use futures_lite::future::{block_on, poll_once};
 use tarn_image::DesiredState;
 use tarn_image::mirrors::Truncation;
-use tarn_log::{Descriptors, FlushPolicy, Log, LogConfig, LogDir, RealDisk};
-use tarn_mirror::local_cluster::{Gate, GateOrder, KnownState, LocalError};
+use tarn_log::{Descriptors, FlushJob, FlushPolicy, Log, LogConfig, LogDir, RealDisk};
+use tarn_mirror::local_cluster::{Gate, GateOrder, KnownState, LocalError, MirrorAppend, MirrorAppended};
 use tarn_record::builder::{BatchBuilder, EndTransaction, Outcome, Record, end_transaction_marker};
 use tarn_record::validate::{ClientBatch, ProduceRules, client_batch};
 use tarn_record::{
-    Compression, Epoch, PartitionIndex, ProducerEpoch, ProducerId, Sequence, TimestampType, TopicId,
+    Compression, Epoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Timestamp,
+    TimestampType, TopicId,
 };
 use tarn_runtime::channel::{Reply, reply};
 use tempfile::TempDir;
 
 use super::*;
-use crate::interest::{Scope, Wanted};
+use crate::envelope::{Acks, AppendRequest, FetchRead, Produced};
+use crate::interest::{InterestId, Scope, Wanted};
 use crate::lookups::{ends, set_gates, set_known_states};
 use crate::replica::{Binding, Isolation, Leadership};
 use crate::rules::TopicRules;
@@ -224,11 +226,11 @@ impl World {
             log: Arc::new(log),
             max_message_bytes: 1_000_000,
             max_decompressed_bytes: 1_000_000,
-            compacted: false,
             min_in_sync: rules.min_in_sync,
             timestamp_type: TimestampType::CreateTime,
             timestamp_before_max_ms: i64::MAX,
             timestamp_after_max_ms: i64::MAX,
+            ..TopicRules::default()
         };
         let (topic, rules, partitions) = (TopicId::random(), Arc::new(rules), Partitions::default());
         World { partitions, dir, topic, rules, _files: files }

@@ -303,7 +303,7 @@ impl Replica {
             high_watermark: self.high_watermark,
             latest_epoch: self.log.latest_epoch(),
             leader_epoch: self.leadership.epoch,
-            compacted: self.rules.compacted,
+            compacted: self.rules.compaction.is_some(),
         }
     }
 

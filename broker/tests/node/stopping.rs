@@ -12,7 +12,7 @@ fn a_stop_leaves_checkpoints_of_everything_and_a_clean_mark() {
     let node = Running::new("");
     let mut client = node.client();
     client.create("t", 1, &[]);
-    client.create("lazy", 1, &[("tarn.flush", "none")]);
+    client.create("lazy", 1, &[("flush.policy", "none")]);
     for topic in ["t", "lazy"] {
         (0..3).for_each(|_| assert_eq!(client.produce(topic, 1, 10).error_code, 0));
     }

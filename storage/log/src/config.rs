@@ -1,6 +1,6 @@
 //! The configuration of one log: the topic's keys that storage acts on, with Kafka's defaults.
 
-/// How a topic's records are made durable (`tarn.flush.policy`).
+/// How a topic's records are made durable (`flush.policy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlushPolicy {
     /// Replication alone protects what is acknowledged; the background flusher bounds what a crash
@@ -11,6 +11,15 @@ pub enum FlushPolicy {
     Group,
     /// Nothing is acknowledged before its own flush.
     Each,
+}
+
+/// What is deleted once it is old, or too much; by default nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// `retention.ms`: segments whose newest record is older go.
+    pub ms: Option<u64>,
+    /// `retention.bytes`: the oldest segments go while more than this stays.
+    pub bytes: Option<u64>,
 }
 
 /// What a log needs to know of its topic. Sizes in bytes, times in milliseconds.

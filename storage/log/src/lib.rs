@@ -30,7 +30,7 @@ pub use compaction::{
     CleanBound, CleanError, CleanRules, Cleaned, Cleaning, Dirtiness, OffsetMap, Round, Spent, SwapError,
     Swapped, Watch,
 };
-pub use config::{FlushPolicy, LogConfig};
+pub use config::{FlushPolicy, LogConfig, Retention};
 pub use descriptors::{Descriptors, SegmentFile};
 pub use disk::{Disk, DiskFile, FileSystem, Reach, RealDisk};
 pub use epochs::{EpochEnd, EpochError, EpochHistory, EpochStart};

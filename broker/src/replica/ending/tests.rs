@@ -380,11 +380,11 @@ pub(crate) fn rules(segment_bytes: u32) -> Arc<TopicRules> {
         log: Arc::new(log),
         max_message_bytes: 1_000_000,
         max_decompressed_bytes: 1_000_000,
-        compacted: false,
         min_in_sync: 1,
         timestamp_type: TimestampType::CreateTime,
         timestamp_before_max_ms: i64::MAX,
         timestamp_after_max_ms: i64::MAX,
+        ..TopicRules::default()
     })
 }
 

@@ -40,8 +40,10 @@ pub enum FlushPolicy {
 }
 
 /// The topic keys that a node acts on. The others are kept, validated, shown and mirrored.
-const ACTED_ON: [&str; 13] = [
+const ACTED_ON: [&str; 14] = [
     "cleanup.policy",
+    "flush.messages",
+    "flush.policy",
     "index.interval.bytes",
     "max.decompressed.message.bytes",
     "max.message.bytes",
@@ -53,7 +55,6 @@ const ACTED_ON: [&str; 13] = [
     "segment.index.bytes",
     "segment.jitter.ms",
     "segment.ms",
-    "tarn.flush",
 ];
 
 /// True for a topic key that changes what a node does; `cleanup.policy` does by asking for keys only.
@@ -85,7 +86,7 @@ pub struct TopicConfig {
     pub delete_retention_ms: i64,
     /// `file.delete.delay.ms`
     pub file_delete_delay_ms: i64,
-    /// `tarn.flush`
+    /// `flush.policy`
     pub flush: FlushPolicy,
     /// `flush.messages`
     pub flush_messages: i64,
@@ -144,7 +145,7 @@ impl TopicConfig {
             zstd_level: values.int("compression.zstd.level"),
             delete_retention_ms: values.long("delete.retention.ms"),
             file_delete_delay_ms: values.long("file.delete.delay.ms"),
-            flush: flush_policy(&values.text("tarn.flush")),
+            flush: flush_policy(&values.text("flush.policy"), values.long("flush.messages")),
             flush_messages: values.long("flush.messages"),
             flush_ms: values.long("flush.ms"),
             index_interval_bytes: values.int("index.interval.bytes"),
@@ -207,11 +208,13 @@ fn compression(text: &str) -> TopicCompression {
     }
 }
 
-fn flush_policy(text: &str) -> FlushPolicy {
+/// Kafka's way to say `each` is a flush after every message.
+fn flush_policy(text: &str, messages: i64) -> FlushPolicy {
     match text {
         "none" => FlushPolicy::None,
         "group" => FlushPolicy::Group,
         "each" => FlushPolicy::Each,
+        _ if messages == 1 => FlushPolicy::Each,
         _ => FlushPolicy::ByReplicas,
     }
 }

@@ -21,7 +21,7 @@ const STATE_TOPIC_CONFIGS: [(&str, &str); 4] = [
     ("cleanup.policy", "compact"),
     ("compression.type", "producer"),
     ("retention.ms", "-1"),
-    ("tarn.flush", "group"),
+    ("flush.policy", "group"),
 ];
 
 /// Decides a request. The broker that forwards it has asked the source for its cluster id.

@@ -109,6 +109,7 @@ pub(super) const OWN_KEYS: &[ConfigKey] = keys! {
     /// Most records of a partition that are exported and dropped so; with more, or where the topic is compacted and would
     /// have to be mirrored again whole, it waits for an operator. Unset, what is set for the mirror.
     "mirror.divergence.max.records": Long = null, AtLeast(0), ClusterWide;
-    /// When appends are flushed: `none`, `group` or `each`; unset, by the number of replicas.
-    "tarn.flush": String = null, OneOf(&["none", "group", "each"]), ClusterWide;
+    /// When appends are flushed: `none`, `group` or `each`. Unset, `each` where `flush.messages` is 1; else `group` with
+    /// one replica or two, and `none` with more.
+    "flush.policy": String = null, OneOf(&["none", "group", "each"]), ClusterWide;
 };
