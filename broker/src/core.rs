@@ -289,6 +289,7 @@ impl Core {
                     self.end_if_half_cut(appends.iter().map(|append| append.partition));
                 }
                 let _ = reply.fill(appended);
+                self.wake_flusher();
                 self.remove_files();
             }
             Envelope::Ends(partitions, reply) => {

@@ -14,9 +14,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tarn_log::{FlushJob, Flushed, LogError, Together, flush_together};
-use tarn_record::TopicIdPartition;
+use tarn_record::{Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Receiver, Sender, mailbox, reply};
-use tarn_runtime::{blocking_sync, now, sleep, yield_if_needed};
+use tarn_runtime::{blocking_sync, now, sleep, wall_clock_ms, yield_if_needed};
 use tracing::{error, warn};
 
 use crate::core::Core;
@@ -136,7 +136,7 @@ async fn run_jobs(
 pub(crate) async fn bound_recovery(core: Rc<Core>) {
     loop {
         sleep(Duration::from_millis(limits::BACKGROUND_FLUSH_INTERVAL_MS)).await;
-        let due = core.partitions().background_flush_due();
+        let due = core.partitions().background_flush_due(Timestamp(wall_clock_ms()));
         for partition in due {
             // Made when its turn has come: a job that waits would keep the log's promises waiting.
             let job = core.partitions().flush_job_of(partition);

@@ -29,6 +29,10 @@ pub struct TopicRules {
     pub retention: Retention,
     /// `file.delete.delay.ms`
     pub file_delete_delay_ms: i64,
+    /// `flush.messages`
+    pub flush_messages: i64,
+    /// `flush.ms`
+    pub flush_ms: i64,
     /// `compression.type`, with the level of the codec it names.
     pub compression: TopicCompression,
     /// `min.insync.replicas`.
@@ -119,6 +123,8 @@ impl TopicRules {
                 Retention::default()
             },
             file_delete_delay_ms: config.file_delete_delay_ms,
+            flush_messages: config.flush_messages,
+            flush_ms: config.flush_ms,
             compression: config.compression,
             min_in_sync: usize::try_from(config.min_insync_replicas).unwrap_or(0),
             timestamp_type: config.timestamp_type,

@@ -35,16 +35,19 @@ impl Partitions {
             let result = replica.append(batch, request.acks, now);
             let outcome = Produced::from_result(replica, result.as_ref());
             if let Ok(appended) = &result {
-                if replica.waits_for_flush() {
-                    self.dirty.insert(*partition);
-                }
                 let required = match appended.duplicate_of {
                     Some(_) => replica.log().end(),
                     None => appended.last.plus(1),
                 };
-                if request.acks == Acks::All && replica.high_watermark() < required {
+                let waits = match request.acks {
+                    Acks::None => false,
+                    Acks::Leader => replica.acknowledges_flushed(),
+                    Acks::All => true,
+                };
+                if waits && replica.high_watermark() < required {
                     open.push((*partition, required));
                 }
+                self.note_appended(*partition);
             }
             produced.push(outcome);
             self.news_of(*partition);

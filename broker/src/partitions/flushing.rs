@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::mem;
 
 use tarn_log::{FlushJob, Flushed, LogError};
-use tarn_record::TopicIdPartition;
+use tarn_record::{Timestamp, TopicIdPartition};
 
 use super::Partitions;
 use crate::limits;
@@ -64,9 +64,19 @@ impl Partitions {
         !self.dirty.is_empty()
     }
 
-    /// The partitions to flush so that a crash does not make us read too much again: all while that is much,
-    /// else a few of those whose epochs alone are not on the disk, since what was promised of them is.
-    pub fn background_flush_due(&self) -> Vec<TopicIdPartition> {
+    /// An append to a partition wants a flush: because somebody waits for it, or because the topic asks for one
+    /// after so many records.
+    pub(super) fn note_appended(&mut self, partition: TopicIdPartition) {
+        let wants = |replica: &Replica| replica.waits_for_flush() || replica.has_many_unflushed();
+        if self.replicas.get(&partition).is_some_and(wants) {
+            self.dirty.insert(partition);
+        }
+    }
+
+    /// The partitions to flush though nobody waits: those whose topic asks for it after a time; and, so that a crash
+    /// does not make us read too much again, all while that is much, else a few of those whose epochs alone are not
+    /// on the disk, since what was promised of them is.
+    pub fn background_flush_due(&self, now: Timestamp) -> Vec<TopicIdPartition> {
         let unflushed = |replica: &&Replica| replica.log().unflushed_bytes();
         let replicas = self.replicas.values();
         if replicas.clone().map(|replica| unflushed(&replica)).sum::<u64>()
@@ -75,8 +85,10 @@ impl Partitions {
             return replicas.filter(|replica| unflushed(replica) > 0).map(Replica::partition).collect();
         }
         let lacks_epochs = |replica: &&Replica| replica.log().recovery_point() < replica.log().flushed_to();
-        let due = replicas.filter(lacks_epochs).map(Replica::partition);
-        due.take(limits::EPOCHS_SAVED_PER_INTERVAL).collect()
+        let without_epochs = replicas.clone().filter(lacks_epochs).take(limits::EPOCHS_SAVED_PER_INTERVAL);
+        let late = replicas.filter(|replica| replica.is_unflushed_for_long(now));
+        let due: BTreeSet<_> = late.chain(without_epochs).map(Replica::partition).collect();
+        due.into_iter().collect()
     }
 
     /// A flush has ended.
@@ -91,7 +103,7 @@ impl Partitions {
         self.flushing.remove(&partition);
         // A partition that is gone: what its flush met there is of no interest.
         let Some(replica) = self.replicas.get_mut(&partition) else { return Ok(()) };
-        if replica.flushed(result?)? {
+        if replica.flushed(result)? {
             self.news_of(partition);
         }
         Ok(())

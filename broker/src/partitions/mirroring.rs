@@ -36,7 +36,9 @@ impl Partitions {
                     tell_emptied(replica, before.1);
                 }
                 self.removals.extend(replica.take_removals());
-                if before != (replica.high_watermark(), replica.log().start()) {
+                let has_news = before != (replica.high_watermark(), replica.log().start());
+                self.note_appended(append.partition);
+                if has_news {
                     self.news_of(append.partition);
                 }
                 appended

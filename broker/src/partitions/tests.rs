@@ -91,6 +91,51 @@ fn a_promise_waits_for_its_own_flush_and_for_no_other() {
 }
 
 #[test]
+fn the_leaders_own_acknowledgement_waits_for_the_disk_where_each_append_is_flushed() {
+    for (policy, waits) in [(FlushPolicy::Each, true), (FlushPolicy::Group, false)] {
+        let mut world = World::new(Rules { min_in_sync: 1, flush: policy });
+        world.lead(0, ALONE);
+        let mut answer = world.send(0, Acks::Leader);
+        let at_first = at_once(&mut answer);
+        assert_eq!(at_first.is_none(), waits, "{policy:?}");
+        let jobs = world.partitions.flush_jobs();
+        world.run(jobs);
+        let answered = at_first.or_else(|| at_once(&mut answer));
+        assert_eq!(answered.map(|produced| produced.error), Some(ErrorCode::NONE));
+        assert!(world.produce(0, Acks::None).is_none_or(|produced| produced.error == ErrorCode::NONE));
+    }
+}
+
+#[test]
+fn a_topic_is_flushed_after_so_many_records_though_nobody_waits() {
+    let mut world = World::flushed_after(3, i64::MAX);
+    world.lead(0, ALONE);
+    for (wanted, records) in [(false, 1), (false, 2), (true, 3)] {
+        assert_eq!(world.produce(0, Acks::All).map(|produced| produced.error), Some(ErrorCode::NONE));
+        assert_eq!(world.partitions.wants_flush(), wanted, "{records}");
+    }
+    let jobs = world.partitions.flush_jobs();
+    world.run(jobs);
+    assert_eq!(world.replica(0).log().flushed_to(), Offset(3));
+    world.produce(0, Acks::All);
+    assert!(!world.partitions.wants_flush(), "it is counted anew");
+}
+
+#[test]
+fn a_topic_is_flushed_after_a_time_though_nobody_waits() {
+    let mut world = World::flushed_after(i64::MAX, 50);
+    (0..2).for_each(|partition| world.lead(partition, ALONE));
+    world.produce(0, Acks::All);
+    let (early, late) = (Timestamp(NOW.0 + 49), Timestamp(NOW.0 + 50));
+    assert_eq!(world.partitions.background_flush_due(early), []);
+    assert_eq!(world.partitions.background_flush_due(late), [world.partition(0)]);
+    let job = world.partitions.flush_job_of(world.partition(0)).expect("there is something to flush");
+    assert_eq!(world.partitions.background_flush_due(late), []);
+    world.run(vec![(world.partition(0), job)]);
+    assert_eq!(world.partitions.background_flush_due(Timestamp(i64::MAX)), []);
+}
+
+#[test]
 fn a_replica_may_go_while_its_log_is_flushed_and_the_flush_is_known_until_it_ends() {
     let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::Group });
     world.lead(0, ALONE);
@@ -232,6 +277,17 @@ impl World {
             timestamp_after_max_ms: i64::MAX,
             ..TopicRules::default()
         };
+        World::in_dir(files, dir, rules)
+    }
+
+    /// A topic that is flushed after so many records or so long, in ms, and not to keep a promise.
+    fn flushed_after(messages: i64, ms: i64) -> World {
+        let world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::None });
+        let rules = TopicRules { flush_messages: messages, flush_ms: ms, ..TopicRules::clone(&world.rules) };
+        World { rules: Arc::new(rules), ..world }
+    }
+
+    fn in_dir(files: TempDir, dir: Arc<LogDir>, rules: TopicRules) -> World {
         let (topic, rules, partitions) = (TopicId::random(), Arc::new(rules), Partitions::default());
         World { partitions, dir, topic, rules, _files: files }
     }

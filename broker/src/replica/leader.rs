@@ -14,8 +14,8 @@
 use std::sync::Arc;
 
 use tarn_log::{
-    AppendError, Appended, EpochEnd, FirstBatch, FlushJob, FlushPolicy, Flushed, Log, LogError, ReadError,
-    ReadPlan, RemovalJob, Together, close_together,
+    AppendError, Appended, EpochEnd, FirstBatch, Log, LogError, ReadError, ReadPlan, RemovalJob, Together,
+    close_together,
 };
 use tarn_mirror::local_cluster::{
     Gate, GateOrder, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
@@ -51,10 +51,12 @@ pub struct Replica {
     pub(super) high_watermark: Offset,
     /// The end of what clients have appended since the log was opened.
     pub(super) produced_to: Offset,
-    rules: Arc<TopicRules>,
+    pub(super) rules: Arc<TopicRules>,
     pub(super) binding: Option<Binding>,
     watchers: Vec<Watcher>,
     pub(super) removals: Vec<RemovalJob>,
+    /// When the oldest of what no flush has been begun for was appended.
+    pub(super) unflushed_since: Option<Timestamp>,
 }
 
 /// Why a client's batch was not appended.
@@ -97,6 +99,7 @@ impl Replica {
             binding: None,
             watchers: Vec::new(),
             removals: Vec::new(),
+            unflushed_since: None,
         };
         replica.advance_high_watermark();
         replica
@@ -207,6 +210,7 @@ impl Replica {
             .append_as_leader(batch, self.leadership.epoch, self.rules.timestamp_type, now)
             .map_err(ProduceError::Append)?;
         self.produced_to = self.log.end();
+        self.unflushed_since.get_or_insert(now);
         self.advance_high_watermark();
         Ok(appended)
     }
@@ -252,6 +256,7 @@ impl Replica {
             self.removals.push(truncated.removal);
         }
         let appended = self.log.append_as_is(&append.batches, now);
+        self.unflushed_since.get_or_insert(now);
         if source_start > self.log.start() {
             self.removals.extend(self.log.advance_start(source_start.min(self.log.end()), now)?);
         }
@@ -386,30 +391,6 @@ impl Replica {
         }
     }
 
-    /// A flush of what is not yet on the disk, for another thread; `None` where there is nothing to do.
-    pub fn flush_job(&mut self) -> Option<FlushJob> {
-        self.log.flush_job()
-    }
-
-    /// The same for the batches alone, where somebody waits for these.
-    pub fn flush_batches_job(&mut self) -> Option<FlushJob> {
-        self.log.flush_batches_job()
-    }
-
-    /// The flush is done: what it promises may now be seen.
-    ///
-    /// # Errors
-    /// Where the flush does not fit the log.
-    pub fn flushed(&mut self, flushed: Flushed) -> Result<bool, LogError> {
-        self.log.flushed(flushed)?;
-        Ok(self.advance_high_watermark())
-    }
-
-    /// Whether an append has to be flushed before it is acknowledged.
-    pub fn waits_for_flush(&self) -> bool {
-        self.rules.log.flush != FlushPolicy::None && !self.is_filled_by_a_mirror()
-    }
-
     /// True while a mirror rules the log.
     pub fn is_ruled_by_a_mirror(&self) -> bool {
         self.binding.as_ref().is_some_and(Binding::rules_the_log)
@@ -435,7 +416,7 @@ impl Replica {
 
     /// True while a mirror rules the log, but for what clients wrote to a promoted topic just before: whoever waits for
     /// that was promised what the topic promises.
-    fn is_filled_by_a_mirror(&self) -> bool {
+    pub(super) fn is_filled_by_a_mirror(&self) -> bool {
         self.is_ruled_by_a_mirror() && self.high_watermark >= self.produced_to
     }
 

@@ -1,6 +1,7 @@
 //! One partition's replica and what waits on it.
 
 pub(crate) mod ending;
+mod flushing;
 mod guard;
 mod leader;
 mod leadership;

@@ -1,15 +1,16 @@
 //! The configuration of one log: the topic's keys that storage acts on, with Kafka's defaults.
 
-/// How a topic's records are made durable (`flush.policy`).
+/// What an acknowledgement promises about the disk (`flush.policy`). Appends that come in while a flush runs share
+/// the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlushPolicy {
-    /// Replication alone protects what is acknowledged; the background flusher bounds what a crash
-    /// can lose.
+    /// Nothing: replication alone protects what is acknowledged, and the background flusher bounds what a crash can
+    /// lose.
     #[default]
     None,
-    /// Nothing is acknowledged before a flush that many appends share.
+    /// `acks=all` is answered after a flush, and consumers see nothing earlier; `acks=1` is answered from memory.
     Group,
-    /// Nothing is acknowledged before its own flush.
+    /// `acks=1` too is answered after a flush.
     Each,
 }
 

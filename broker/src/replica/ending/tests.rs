@@ -476,7 +476,7 @@ impl World {
     fn flush(&mut self) {
         let job = self.replica.flush_job().expect("there is something to flush");
         let flushed = job.run().expect("the disk works");
-        self.replica.flushed(flushed).expect("it is this log's");
+        self.replica.flushed(Ok(flushed)).expect("it is this log's");
     }
 
     /// The process ends, in order or not, and another opens the log.

@@ -601,7 +601,6 @@ mod tests {
             ("log.retention.hours", "5"),
             ("log.retention.bytes", "5"),
             ("log.cleaner.delete.retention.ms", "5"),
-            ("log.flush.interval.messages", "5"),
             ("compression.type", "zstd"),
             ("unclean.leader.election.enable", "true"),
             ("log.retention.check.interval.ms", "5"),

@@ -26,23 +26,24 @@ pub enum TopicCompression {
     Codec(Compression),
 }
 
-/// When appends are flushed.
+/// What is flushed before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushPolicy {
     /// Not set: by the number of replicas.
     ByReplicas,
-    /// Left to the kernel.
+    /// Nothing is before it is acknowledged.
     None,
-    /// Together with what came in meanwhile.
+    /// What `acks=all` confirms.
     Group,
-    /// Each one.
+    /// What `acks=1` confirms, too.
     Each,
 }
 
 /// The topic keys that a node acts on. The others are kept, validated, shown and mirrored.
-const ACTED_ON: [&str; 14] = [
+const ACTED_ON: [&str; 15] = [
     "cleanup.policy",
     "flush.messages",
+    "flush.ms",
     "flush.policy",
     "index.interval.bytes",
     "max.decompressed.message.bytes",

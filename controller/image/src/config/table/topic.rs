@@ -17,7 +17,7 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     /// Records after which the log is flushed.
     "flush.messages": Long = "9223372036854775807", AtLeast(1), ClusterWide,
         from ["log.flush.interval.messages"];
-    /// Longest time that a record stays unflushed.
+    /// Longest time that a record stays unflushed, looked at once a second.
     "flush.ms": Long = "9223372036854775807", AtLeast(0), ClusterWide,
         from ["log.flush.interval.ms", "log.flush.scheduler.interval.ms"];
     /// Size of a partition beyond which its oldest segments are deleted; -1 for none.
@@ -109,7 +109,8 @@ pub(super) const OWN_KEYS: &[ConfigKey] = keys! {
     /// Most records of a partition that are exported and dropped so; with more, or where the topic is compacted and would
     /// have to be mirrored again whole, it waits for an operator. Unset, what is set for the mirror.
     "mirror.divergence.max.records": Long = null, AtLeast(0), ClusterWide;
-    /// When appends are flushed: `none`, `group` or `each`. Unset, `each` where `flush.messages` is 1; else `group` with
-    /// one replica or two, and `none` with more.
+    /// What is flushed before it is acknowledged: nothing (`none`), what `acks=all` confirms (`group`), or also what
+    /// `acks=1` confirms (`each`); appends that come in meanwhile share a flush. Unset, `each` where `flush.messages`
+    /// is 1; else `group` with one replica or two, and `none` with more.
     "flush.policy": String = null, OneOf(&["none", "group", "each"]), ClusterWide;
 };
