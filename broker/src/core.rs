@@ -36,7 +36,7 @@ use crate::rules::TopicRules;
 use crate::sessions::{Session, SessionLimits, Sessions};
 use crate::topic_changes::TopicChanges;
 use crate::unopened::Unopened;
-use crate::{closing, flushing, limits, lookups, placing, stopping, truncating};
+use crate::{closing, failing, flushing, limits, lookups, placing, stopping, truncating};
 
 /// One core of a broker.
 pub struct Core {
@@ -286,7 +286,7 @@ impl Core {
                 let absence = |partition| self.local_absence(partition);
                 let appended = self.partitions().append_mirrored(&appends, now, absence);
                 if appended.iter().any(|appended| matches!(appended, MirrorAppended::Storage(_))) {
-                    self.end_if_half_cut(appends.iter().map(|append| append.partition));
+                    self.give_up_half_cut(appends.iter().map(|append| append.partition));
                 }
                 let _ = reply.fill(appended);
                 self.wake_flusher();
@@ -320,6 +320,7 @@ impl Core {
             Envelope::Checkpoint(reply) => {
                 let _ = reply.fill(self.checkpoint());
             }
+            Envelope::DirFailed(dir) => failing::take_offline(self, dir),
             Envelope::Close(reply) => {
                 spawn(Queue::Network, closing::close(self.clone(), reply)).detach();
             }
@@ -425,12 +426,12 @@ impl Core {
         }
     }
 
-    /// Ends the process where a truncation of one of these has dropped a part of a log, and failed: what is known of
-    /// the rest is wrong, and whatever was appended to it would be. The next start reads the log again.
-    pub(crate) fn end_if_half_cut(&self, partitions: impl IntoIterator<Item = TopicIdPartition>) {
+    /// Gives up a log, and its directory, of which a truncation has dropped a part, and failed: what is known of the
+    /// rest is wrong, and whatever was appended to it would be. The next start reads the log again.
+    pub(crate) fn give_up_half_cut(self: &Rc<Core>, partitions: impl IntoIterator<Item = TopicIdPartition>) {
         let half_cut = self.partitions.borrow().half_cut(partitions);
         if let Some(partition) = half_cut {
-            self.node().storage_failed(&format_args!("the log of partition {partition} was cut only in part"))
+            failing::log_failed(self, partition, &"a log was cut only in part");
         }
     }
 

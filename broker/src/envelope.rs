@@ -64,6 +64,8 @@ pub enum Envelope {
     Coordinator(CoordinatorCall),
     /// The offsets that the checkpoint files of every log directory hold.
     Checkpoint(ReplySlot<Vec<CheckpointEntry>>),
+    /// The disk under a log directory, by its number, has failed.
+    DirFailed(usize),
     /// Close every log; nothing is appended after it.
     Close(ReplySlot<Vec<CheckpointEntry>>),
 }

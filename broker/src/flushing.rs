@@ -20,7 +20,7 @@ use tarn_runtime::{blocking_sync, now, sleep, wall_clock_ms, yield_if_needed};
 use tracing::{error, warn};
 
 use crate::core::Core;
-use crate::limits;
+use crate::{failing, limits};
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -160,7 +160,7 @@ pub(crate) enum Again {
     NoRoomToFlush,
 }
 
-/// Takes note of a flush that has ended; a disk that failed ends the process.
+/// Takes note of a flush that has ended; a disk that failed is out of service.
 ///
 /// # Errors
 /// Where there was no room for it.
@@ -179,7 +179,10 @@ fn note(
             }
             Err(error)
         }
-        Err(error) => core.node().storage_failed(&error),
+        Err(error) => {
+            failing::log_failed(core, partition, &error);
+            Ok(())
+        }
         Ok(()) => Ok(()),
     }
 }

@@ -12,6 +12,7 @@ pub mod core;
 pub mod dispatch;
 pub mod envelope;
 mod expiring;
+mod failing;
 mod flushing;
 pub mod handlers;
 pub mod interest;

@@ -21,6 +21,10 @@ use tracing::warn;
 
 use crate::envelope::CheckpointEntry;
 
+pub use failed::Failure;
+
+mod failed;
+
 /// A partition by the name of its directory.
 type Name = (String, PartitionIndex);
 
@@ -39,6 +43,8 @@ struct Places {
     by_name: HashMap<Name, Place>,
     /// Logs that are gone and may still have a line in the checkpoint files of their directory.
     gone: BTreeSet<(usize, Name)>,
+    /// The directories whose disk has failed.
+    failed: BTreeSet<usize>,
 }
 
 /// Where a partition is, whose it is, and the log in it as long as that is not open.
@@ -89,7 +95,7 @@ impl LogDirs {
     /// # Errors
     /// A directory or a checkpoint file that cannot be read.
     pub fn new(dirs: Vec<Arc<LogDir>>, listed: usize) -> Result<LogDirs, (PathBuf, LogDirError)> {
-        let places = Places { by_name: look_through(&dirs)?, gone: BTreeSet::new() };
+        let places = Places { by_name: look_through(&dirs)?, ..Places::default() };
         Ok(LogDirs { dirs, listed, places: Mutex::new(places), turn: Mutex::default() })
     }
 
@@ -107,7 +113,7 @@ impl LogDirs {
         topic_id: TopicId,
     ) -> (Arc<LogDir>, Option<Found>) {
         let mut places = self.places();
-        let fewest = self.with_fewest(&places.by_name);
+        let fewest = self.with_fewest(&places);
         let new = Place { dir: fewest, topic_id, found: None };
         let place = places.by_name.entry((topic.to_owned(), partition)).or_insert(new);
         (self.dirs[place.dir].clone(), place.found.clone())
@@ -242,17 +248,16 @@ impl LogDirs {
 
     fn write(&self, entries: &[CheckpointEntry]) -> Result<(), LogDirError> {
         let (lines, gone) = self.lines(entries);
-        for (dir, lines) in self.dirs.iter().zip(&lines) {
-            let offsets = |of: fn(&Line) -> Offset| {
-                lines.iter().map(move |line| (&*line.name.0, line.name.1, of(line)))
-            };
-            dir.write_offsets(OffsetCheckpoint::RecoveryPoint, offsets(|line| line.recovery_point))?;
-            dir.write_offsets(OffsetCheckpoint::Replication, offsets(|line| line.high_watermark))?;
-            let starts = offsets(|line| line.log_start).filter(|(_, _, start)| *start > Offset(0));
-            dir.write_offsets(OffsetCheckpoint::LogStart, starts)?;
+        let failed = self.places().failed.clone();
+        let mut refused = Ok(());
+        for (index, lines) in lines.iter().enumerate().filter(|(index, _)| !failed.contains(index)) {
+            match write_lines(&self.dirs[index], lines) {
+                Ok(()) => self.places().gone.retain(|one| one.0 != index || !gone.contains(one)),
+                // The others take theirs all the same.
+                Err(error) => refused = refused.and(Err(error)),
+            }
         }
-        self.places().gone.retain(|one| !gone.contains(one));
-        Ok(())
+        refused
     }
 
     /// What the files of each directory are to say, and which logs that are gone they do not name then.
@@ -292,8 +297,8 @@ impl LogDirs {
     pub fn closed_in_order(&self) -> Vec<Arc<LogDir>> {
         let places = self.places();
         let is_unchecked = |place: &&Place| place.found.as_ref().is_some_and(|found| !found.opening.clean);
-        let unchecked: BTreeSet<usize> =
-            places.by_name.values().filter(is_unchecked).map(|place| place.dir).collect();
+        let mut unchecked = places.failed.clone();
+        unchecked.extend(places.by_name.values().filter(is_unchecked).map(|place| place.dir));
         let dirs = self.dirs.iter().enumerate();
         dirs.filter(|(index, _)| !unchecked.contains(index)).map(|(_, dir)| dir.clone()).collect()
     }
@@ -308,14 +313,6 @@ impl LogDirs {
             leftovers.extend(dir.deleted()?.into_iter().map(|path| (dir.clone(), path)));
         }
         Ok(leftovers)
-    }
-
-    fn with_fewest(&self, places: &HashMap<Name, Place>) -> usize {
-        let mut counts = vec![0usize; self.dirs.len()];
-        if self.dirs.len() > 1 {
-            places.values().for_each(|place| counts[place.dir] += 1);
-        }
-        (0..counts.len().min(self.listed)).min_by_key(|dir| counts[*dir]).unwrap_or(0)
     }
 
     /// A panic while the lock was held leaves a map that is whole: every change is one insertion.
@@ -338,15 +335,28 @@ struct Line {
     log_start: Offset,
 }
 
+fn write_lines(dir: &LogDir, lines: &[Line]) -> Result<(), LogDirError> {
+    let offsets =
+        |of: fn(&Line) -> Offset| lines.iter().map(move |line| (&*line.name.0, line.name.1, of(line)));
+    dir.write_offsets(OffsetCheckpoint::RecoveryPoint, offsets(|line| line.recovery_point))?;
+    dir.write_offsets(OffsetCheckpoint::Replication, offsets(|line| line.high_watermark))?;
+    let starts = offsets(|line| line.log_start).filter(|(_, _, start)| *start > Offset(0));
+    dir.write_offsets(OffsetCheckpoint::LogStart, starts)
+}
+
 const CHECKPOINTS: [OffsetCheckpoint; 3] =
     [OffsetCheckpoint::RecoveryPoint, OffsetCheckpoint::Replication, OffsetCheckpoint::LogStart];
 
 fn look_through(dirs: &[Arc<LogDir>]) -> Result<HashMap<Name, Place>, (PathBuf, LogDirError)> {
-    let mut places = HashMap::new();
+    let mut places: HashMap<Name, Place> = HashMap::new();
     for (index, dir) in dirs.iter().enumerate() {
         for (name, found) in found_in(dir).map_err(|cause| (dir.path().to_owned(), cause))? {
-            let topic_id = found.partition.topic_id;
-            places.insert(name, Place { dir: index, topic_id, found: Some(found) });
+            let (topic_id, path) = (found.partition.topic_id, found.partition.dir.clone());
+            let place = Place { dir: index, topic_id, found: Some(found) };
+            if let Some(other) = places.insert(name, place).and_then(|other| other.found) {
+                let twice = LogDirError::Twice { path, other: other.partition.dir };
+                return Err((dir.path().to_owned(), twice));
+            }
         }
     }
     Ok(places)
@@ -514,6 +524,22 @@ mod tests {
             let (dir, _) = dirs.place(topic, P, TopicId::ZERO);
             assert_ne!(dir.path(), files[2].path(), "{topic}");
         }
+    }
+
+    #[test]
+    fn a_partition_in_two_directories_is_refused_with_both() {
+        let files: Vec<_> = (0..2).map(|_| tempfile::tempdir().expect("a directory")).collect();
+        let open = |files: &TempDir| {
+            let dir =
+                LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new");
+            let config = LogConfig::default();
+            Log::create(&dir, "t", P, TopicId::random(), config, Timestamp(0)).expect("it is new");
+            dir
+        };
+        let refused = LogDirs::new(files.iter().map(open).collect(), 2).expect_err("which of them counts?");
+        let LogDirError::Twice { path, other } = refused.1 else { panic!("{}", refused.1) };
+        let partitions: Vec<_> = files.iter().map(|files| files.path().join("t-0")).collect();
+        assert_eq!([other, path], partitions[..]);
     }
 
     /// One directory in which these logs are, each with a recovery point of 7.

@@ -107,8 +107,8 @@ impl Node {
         u64::try_from(self.config.mirror.coordinator_write_timeout_ms).unwrap_or(0)
     }
 
-    /// A flush or a log failed: nothing may be promised on this disk any more. The node's only directory
-    /// takes the process with it, which is what a failed disk deserves; it is never retried into silence.
+    /// A disk failed that the node cannot be without: nothing may be promised any more. It is never retried into
+    /// silence.
     pub fn storage_failed(&self, cause: &dyn Display) -> ! {
         error!(%cause, "storage failed; the process ends so that nothing is promised that cannot be kept");
         eprintln!("tarn: storage failed: {cause}");

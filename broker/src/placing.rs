@@ -82,6 +82,9 @@ async fn open_again(core: &Rc<Core>, partition: TopicIdPartition) {
         core.unopened().forget(partition);
         return;
     };
+    if core.node().log_dirs().is_in_failed(&topic.name, partition.partition) {
+        return core.unopened().keep_out(partition);
+    }
     let opened = match make_way(core, topic, partition).await {
         Ok(()) => open_log_beside(core, topic, partition).await,
         Err(in_the_way) => Err(in_the_way),
@@ -119,6 +122,9 @@ async fn open_or_say(
 ) {
     if core.partitions().is_closed() {
         return;
+    }
+    if core.node().log_dirs().is_in_failed(&topic.name, partition.partition) {
+        return core.unopened().keep_out(partition);
     }
     let opened = match make_way(core, topic, partition).await {
         Ok(()) => open_log(log_to_open(core, topic, partition)),

@@ -131,7 +131,7 @@ async fn drop_end(
         }
         Some(Err(NotTruncated::Storage(error))) => {
             warn!(%partition, %error, "it was not cut, or not whole; what was exported stays, and it is tried again");
-            core.end_if_half_cut([partition]);
+            core.give_up_half_cut([partition]);
             // Some of it may be gone, so the copy stays.
             let kept = export.map_or(String::new(), |export| format!("; a copy is in {}", export.path));
             Err(LocalError::Storage { partition, reason: format!("{error}{kept}") })

@@ -29,7 +29,7 @@ pub struct Unopened {
 #[derive(Clone, Copy, Debug, Default)]
 struct Attempts {
     made: u32,
-    /// When the next is due; `None` while it is under way.
+    /// When the next is due; `None` while it is under way, and where there is to be none.
     due_ms: Option<u64>,
 }
 
@@ -44,6 +44,14 @@ impl Unopened {
         }
         self.by_due.insert((due_ms, partition));
         attempts.made
+    }
+
+    /// The partition is not to be opened, and counts as one that could not be.
+    pub fn keep_out(&mut self, partition: TopicIdPartition) {
+        let attempts = self.attempts.entry(partition).or_default();
+        if let Some(due_ms) = attempts.due_ms.take() {
+            self.by_due.remove(&(due_ms, partition));
+        }
     }
 
     /// The partition is open, or is not to be opened any more. Returns how often opening it had failed.

@@ -2,4 +2,5 @@
 
 mod bad_input;
 mod bad_mirror;
+mod failed_dir;
 mod full_disk;

@@ -75,6 +75,14 @@ pub enum LogDirError {
         #[source]
         cause: CheckpointError,
     },
+    /// Two directories hold a log of the same partition, and nothing says which of them counts.
+    #[error("{path} and {other} hold logs of the same partition: move one of them away")]
+    Twice {
+        /// One log's directory.
+        path: PathBuf,
+        /// The other's.
+        other: PathBuf,
+    },
     /// The disk refused.
     #[error(transparent)]
     Storage(#[from] LogError),

@@ -1,0 +1,151 @@
+//! Directories whose disk has failed while the node runs: until it is started again nothing is opened, made or
+//! written there, and nothing is said of it in a checkpoint.
+
+use std::path::{Path, PathBuf};
+
+use tarn_record::PartitionIndex;
+
+use super::{LogDirs, Places};
+
+/// What a failure means to the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The node cannot go on without the directory: it holds the metadata, or is the last one left.
+    Fatal,
+    /// It has failed just now.
+    New {
+        /// Its number.
+        dir: usize,
+        /// Its path.
+        path: PathBuf,
+    },
+    /// It had failed before.
+    Known,
+}
+
+impl LogDirs {
+    /// The disk under a partition's log has failed; `metadata` is the directory that the node cannot be without.
+    pub fn fail(&self, topic: &str, partition: PartitionIndex, metadata: &Path) -> Failure {
+        let (name, mut places) = ((topic.to_owned(), partition), self.places());
+        // Whose log it was is not known any more, so neither is what is safe.
+        let Some(dir) = places.by_name.get(&name).map(|place| place.dir) else { return Failure::Fatal };
+        if places.failed.contains(&dir) {
+            return Failure::Known;
+        }
+        let is_left = |one: &usize| *one != dir && !places.failed.contains(one);
+        if self.dirs[dir].path() == metadata || !(0..self.listed).any(|one| is_left(&one)) {
+            return Failure::Fatal;
+        }
+        places.failed.insert(dir);
+        Failure::New { dir, path: self.dirs[dir].path().to_owned() }
+    }
+
+    /// True where a partition is in a directory that has failed.
+    pub fn is_in_failed(&self, topic: &str, partition: PartitionIndex) -> bool {
+        let (name, places) = ((topic.to_owned(), partition), self.places());
+        places.by_name.get(&name).is_some_and(|place| places.failed.contains(&place.dir))
+    }
+
+    /// True where a partition is in this directory.
+    pub fn is_in(&self, topic: &str, partition: PartitionIndex, dir: usize) -> bool {
+        self.places().by_name.get(&(topic.to_owned(), partition)).is_some_and(|place| place.dir == dir)
+    }
+
+    /// The directories that have failed.
+    pub fn failed(&self) -> Vec<PathBuf> {
+        self.places().failed.iter().map(|dir| self.dirs[*dir].path().to_owned()).collect()
+    }
+
+    /// The directory of those that are left in which the fewest partitions are.
+    pub(super) fn with_fewest(&self, places: &Places) -> usize {
+        let mut counts = vec![0usize; self.dirs.len()];
+        if self.dirs.len() > 1 {
+            places.by_name.values().for_each(|place| counts[place.dir] += 1);
+        }
+        let left = (0..self.dirs.len().min(self.listed)).filter(|dir| !places.failed.contains(dir));
+        left.min_by_key(|dir| counts[*dir]).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::CheckpointEntry;
+    use std::collections::BTreeSet;
+    use tarn_log::checkpoints::OffsetCheckpoint;
+    use tarn_log::{Descriptors, LogDir, RealDisk};
+    use tarn_record::{Offset, TopicId};
+    use tempfile::TempDir;
+
+    const P: PartitionIndex = PartitionIndex(0);
+
+    #[test]
+    fn a_directory_that_fails_gets_no_partition_and_no_checkpoint_and_is_not_closed_in_order() {
+        let (dirs, _files) = three();
+        let topics: Vec<_> = ["a", "b", "c"].map(|topic| (topic, open(&dirs, topic))).into();
+        let metadata = dirs.dirs()[0].path().to_owned();
+        let in_second = topics.iter().find(|(topic, _)| dirs.is_in(topic, P, 1)).expect("one in each").0;
+        let path = dirs.dirs()[1].path().to_owned();
+        assert_eq!(dirs.fail(in_second, P, &metadata), Failure::New { dir: 1, path: path.clone() });
+        assert_eq!(dirs.fail(in_second, P, &metadata), Failure::Known);
+        assert_eq!(dirs.failed(), [path]);
+        assert!(dirs.is_in_failed(in_second, P));
+        for topic in ["d", "e", "f", "g"] {
+            open(&dirs, topic);
+            assert!(!dirs.is_in_failed(topic, P), "{topic}");
+        }
+        let entries: Vec<_> = topics.iter().map(|(topic, id)| entry(topic, *id)).collect();
+        dirs.write_checkpoints(&entries).expect("the others have room");
+        let lines = |dir: &LogDir| dir.offsets(OffsetCheckpoint::RecoveryPoint).map(|lines| lines.len());
+        let written: Vec<_> = dirs.dirs().iter().map(|dir| lines(dir).unwrap_or_default()).collect();
+        assert_eq!(written, [1, 0, 1]);
+        let in_order: BTreeSet<_> = dirs.closed_in_order().iter().map(|dir| dir.path().to_owned()).collect();
+        assert!(in_order.len() == 2 && !in_order.contains(dirs.dirs()[1].path()));
+    }
+
+    #[test]
+    fn the_node_cannot_be_without_its_metadata_or_its_last_directory() {
+        let (dirs, _files) = three();
+        let topics = ["a", "b", "c"];
+        for topic in topics {
+            open(&dirs, topic);
+        }
+        let of = |dir: usize| *topics.iter().find(|topic| dirs.is_in(topic, P, dir)).expect("one in each");
+        let metadata = dirs.dirs()[0].path().to_owned();
+        assert_eq!(dirs.fail(of(0), P, &metadata), Failure::Fatal);
+        let elsewhere = Path::new("elsewhere");
+        assert!(matches!(dirs.fail(of(0), P, elsewhere), Failure::New { dir: 0, .. }));
+        assert!(matches!(dirs.fail(of(1), P, elsewhere), Failure::New { dir: 1, .. }));
+        assert_eq!(dirs.fail(of(2), P, elsewhere), Failure::Fatal);
+        assert_eq!(dirs.fail("unknown", P, elsewhere), Failure::Fatal);
+    }
+
+    /// Three directories, empty.
+    fn three() -> (LogDirs, Vec<TempDir>) {
+        let files: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
+        let open = |files: &TempDir| {
+            LogDir::open(std::sync::Arc::new(RealDisk), files.path(), Descriptors::new(100))
+                .expect("it is new")
+        };
+        (LogDirs::new(files.iter().map(open).collect(), 3).expect("they can be read"), files)
+    }
+
+    fn open(dirs: &LogDirs, topic: &str) -> TopicId {
+        let id = TopicId::random();
+        dirs.place(topic, P, id);
+        dirs.opened(topic, P, id);
+        id
+    }
+
+    fn entry(topic: &str, topic_id: TopicId) -> CheckpointEntry {
+        let (recovery_point, high_watermark, log_start) = (Offset(5), Offset(5), Offset(0));
+        CheckpointEntry {
+            topic: topic.into(),
+            topic_id,
+            partition: P,
+            recovery_point,
+            high_watermark,
+            log_start,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A disk that fails under one of several log directories: its replicas are out of service, and no others.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tarn_tests::cluster::Cluster;
+use tarn_tests::lines::{lines, write_lines};
+use tarn_tests::process::run;
+use tarn_tests::tarn::{Tarn, TarnOptions};
+use tarn_tests::tools::kcat;
+use tarn_tests::waiting::until;
+use tempfile::TempDir;
+
+const PARTITIONS: i32 = 6;
+const RECORDS: usize = 50;
+const LIMIT: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_failed_directory_takes_its_own_replicas_along_and_no_others() {
+    let files = TempDir::with_prefix("tarn-dirs-").expect("the temporary directory is writable");
+    let [kept, failing] = ["kept", "failing"].map(|name| files.path().join(name));
+    let trigger = files.path().join("now");
+    let mut tarn = Tarn::formatted(&TarnOptions {
+        properties: vec![
+            ("log.dirs".into(), format!("{},{}", kept.display(), failing.display())),
+            ("metadata.log.dir".into(), kept.display().to_string()),
+        ],
+        ..TarnOptions::default()
+    });
+    let environment = [
+        ("LD_PRELOAD", preloaded(files.path()).display().to_string()),
+        ("FAIL_UNDER", failing.display().to_string()),
+        ("FAIL_WHEN", trigger.display().to_string()),
+    ];
+    let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    tarn.start_again_with(&environment);
+    tarn.create_topic("t", PARTITIONS);
+    let before = lines("before", RECORDS);
+    (0..PARTITIONS).for_each(|partition| write_lines(&tarn.bootstrap(), "t", partition, &before));
+    let [on_kept, on_failing] = [&kept, &failing].map(|dir| partitions_in(dir));
+    assert!(!on_kept.is_empty() && !on_failing.is_empty(), "{on_kept:?} {on_failing:?}");
+
+    File::create(&trigger).expect("it is ours");
+    for partition in &on_failing {
+        assert!(!is_written(&tarn, *partition, "after"), "partition {partition}");
+    }
+    for partition in &on_kept {
+        assert!(is_written(&tarn, *partition, "after"), "partition {partition}");
+    }
+    let mut cluster = Cluster::connect(&tarn.bootstrap());
+    let topic = cluster.topic("t");
+    for partition in &topic.partitions {
+        let is_kept = on_kept.contains(&partition.index);
+        match cluster.try_batches_at(&topic, partition, 0) {
+            Ok(batches) => assert!(is_kept && !batches.is_empty(), "partition {partition:?}"),
+            // KAFKA_STORAGE_ERROR
+            Err(error) => assert!(!is_kept && error.contains("56"), "partition {partition:?}: {error}"),
+        }
+    }
+    tarn.create_topic("later", PARTITIONS);
+    (0..PARTITIONS).for_each(|partition| write_lines(&tarn.bootstrap(), "later", partition, &before));
+    until("the failure to be said", LIMIT, || tarn.output().contains("a log directory has failed"));
+    tarn.stop();
+
+    // With the disk back, everything that was acknowledged is there.
+    fs::remove_file(&trigger).expect("it is ours");
+    tarn.start_again();
+    let mut cluster = Cluster::connect(&tarn.bootstrap());
+    let topic = cluster.topic("t");
+    for partition in &topic.partitions {
+        let end = cluster.offsets(&topic, partition).high_watermark;
+        let is_kept = on_kept.contains(&partition.index);
+        let acknowledged = i64::try_from(RECORDS).expect("it is small") + i64::from(is_kept);
+        assert!(end >= acknowledged && (end == acknowledged || !is_kept), "{partition:?} ends at {end}");
+    }
+}
+
+fn is_written(tarn: &Tarn, partition: i32, line: &str) -> bool {
+    let (bootstrap, partition) = (tarn.bootstrap(), partition.to_string());
+    let arguments = ["-P", "-b", &bootstrap, "-t", "t", "-p", &partition, "-X", "message.timeout.ms=3000"];
+    kcat(&arguments, Some(format!("{line}\n").as_bytes())).code == Some(0)
+}
+
+/// The partitions of the topic `t` that have their directory here.
+fn partitions_in(dir: &Path) -> BTreeSet<i32> {
+    let entries =
+        fs::read_dir(dir).expect("it is there").map(|entry| entry.expect("it can be read").file_name());
+    let number = |name: &str| name.strip_prefix("t-")?.parse().ok();
+    entries.filter_map(|name| number(&name.to_string_lossy())).collect()
+}
+
+/// The library that lets syncs fail.
+fn preloaded(directory: &Path) -> PathBuf {
+    let library = directory.join("fail_syncs.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("faults/fail_syncs.c");
+    let mut command = Command::new("cc");
+    command.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");
+    run("cc", command, None, LIMIT).ok();
+    library
+}
