@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use tarn_image::effective::BrokerView;
+use tarn_image::configs::{ConfigMap, Configs};
 use tarn_image::effective::topic::{FlushPolicy as TopicFlush, TopicCompression, TopicConfig};
+use tarn_image::effective::{BrokerView, StaticConfigs};
 use tarn_image::mirrors::STATE_TOPIC;
 use tarn_image::{MetadataImage, TopicImage};
 use tarn_log::{CleanRules, FlushPolicy, LogConfig, Retention};
@@ -134,22 +135,24 @@ impl TopicRules {
     }
 }
 
-#[cfg(test)]
 impl Default for TopicRules {
     /// Those of a topic with one replica and nothing configured.
     fn default() -> TopicRules {
-        let (configs, file) =
-            (tarn_image::configs::Configs::default(), tarn_image::effective::StaticConfigs::new());
-        let config = TopicConfig::resolve(&Default::default(), &BrokerView::new(&configs, "1", &file));
+        let (configs, file) = (Configs::default(), StaticConfigs::new());
+        let config = TopicConfig::resolve(&ConfigMap::new(), &BrokerView::new(&configs, "1", &file));
         TopicRules::from_config(&config, 1, Promise::AsConfigured, i64::MAX)
+    }
+}
+
+impl Default for CompactionRules {
+    fn default() -> CompactionRules {
+        CompactionRules { clean: CleanRules::default(), min_dirty_ratio: 0.5 }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_image::configs::{ConfigMap, Configs};
-    use tarn_image::effective::StaticConfigs;
 
     #[test]
     fn copies_stand_in_for_a_flush_unless_the_topic_says_otherwise() {

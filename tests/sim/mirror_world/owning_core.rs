@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tarn_broker::envelope::Acks;
 use tarn_broker::replica::{Binding, Leadership, NotTruncated, ProduceError, ReadyToTruncate, Replica};
-use tarn_broker::rules::TopicRules;
+use tarn_broker::rules::{CompactionRules, TopicRules};
 use tarn_image::DesiredState;
 use tarn_log::disk::Disk as _;
 use tarn_log::{Descriptors, FirstBatch, FlushJob, FlushPolicy, Log, LogConfig, LogDir, Opening, Together};
@@ -18,7 +18,7 @@ use tarn_mirror::local_cluster::{
     MirrorAppended, MirrorGeneration, Truncate, TruncateOrder,
 };
 use tarn_mirror::state::MirrorState;
-use tarn_record::{ClientBatch, Offset, Timestamp, TimestampType, ValidBatch, batches};
+use tarn_record::{ClientBatch, Offset, Timestamp, ValidBatch, batches};
 
 use super::broken::Broken;
 use super::consents::{Asked, Consents};
@@ -76,11 +76,9 @@ impl OwningCore {
             log: Arc::new(log),
             max_message_bytes: 1_000_000,
             max_decompressed_bytes: 1_000_000,
-            compacted,
-            min_in_sync: 1,
-            timestamp_type: TimestampType::CreateTime,
-            timestamp_before_max_ms: i64::MAX,
+            compaction: compacted.then(CompactionRules::default),
             timestamp_after_max_ms: i64::MAX,
+            ..TopicRules::default()
         });
         let dir = open_dir(&disk).expect("nothing has failed yet");
         let config = rules.log.clone();
@@ -342,7 +340,7 @@ impl OwningCore {
                     return Err(storage(error.to_string()));
                 }
             };
-            self.replica.flushed(flushed).map_err(|error| storage(error.to_string()))?;
+            self.replica.flushed(Ok(flushed)).map_err(|error| storage(error.to_string()))?;
         }
         self.oracle.flushed(flushing.upto, flushing.cuts);
         if flushing.cuts == self.oracle.cuts() {
