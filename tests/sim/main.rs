@@ -96,7 +96,7 @@ fn a_seed_of_a_compacted_log_is_one_history() {
 #[test]
 fn a_swap_of_what_is_not_on_the_medium_is_found() {
     let checkers = ["durability", "recovery", "read"];
-    must_be_found::<CompactedWorld>(0..600, EVENTS, BrokenCleaning::SwapBeforeSync, &checkers);
+    must_be_found::<CompactedWorld>(0..2000, EVENTS, BrokenCleaning::SwapBeforeSync, &checkers);
 }
 
 #[test]
@@ -108,13 +108,13 @@ fn a_stale_swap_that_is_accepted_is_found() {
 #[test]
 fn a_tombstone_that_goes_too_early_is_found() {
     let checkers = ["durability", "read"];
-    must_be_found::<CompactedWorld>(0..300, EVENTS, BrokenCleaning::HorizonIgnored, &checkers);
+    must_be_found::<CompactedWorld>(0..2000, EVENTS, BrokenCleaning::HorizonIgnored, &checkers);
 }
 
 #[test]
 fn a_compaction_of_what_may_be_taken_back_is_found() {
     let checkers = ["durability", "read"];
-    must_be_found::<CompactedWorld>(0..600, EVENTS, BrokenCleaning::HighWatermarkIgnored, &checkers);
+    must_be_found::<CompactedWorld>(0..2000, EVENTS, BrokenCleaning::HighWatermarkIgnored, &checkers);
 }
 
 #[test]
