@@ -240,7 +240,7 @@ impl Core {
     /// Why a partition is not among those of this core.
     pub(crate) fn absence(&self, partition: TopicIdPartition) -> ErrorCode {
         match self.view().check_leader(self.node.broker_id(), partition) {
-            Ok(()) if self.unopened.borrow().contains(partition) => ErrorCode::KAFKA_STORAGE_ERROR,
+            Ok(()) if self.unopened.borrow().has_failed(partition) => ErrorCode::KAFKA_STORAGE_ERROR,
             // It is about to be here.
             Ok(()) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
             Err(error) => error,

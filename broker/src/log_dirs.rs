@@ -119,6 +119,13 @@ impl LogDirs {
         (self.dirs[place.dir].clone(), place.found.clone())
     }
 
+    /// True where the log of a partition was found as a crash left it, so that its end has to be read.
+    pub fn is_to_be_recovered(&self, topic: &str, partition: PartitionIndex) -> bool {
+        let (name, places) = ((topic.to_owned(), partition), self.places());
+        let found = places.by_name.get(&name).and_then(|place| place.found.as_ref());
+        found.is_some_and(|found| !found.opening.clean)
+    }
+
     /// The log of a partition is open, and no longer as it was found.
     pub fn opened(&self, topic: &str, partition: PartitionIndex, topic_id: TopicId) {
         if let Some(place) = self.places().by_name.get_mut(&(topic.to_owned(), partition)) {

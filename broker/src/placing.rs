@@ -18,10 +18,12 @@ use tracing::{error, info, warn};
 use crate::closing::close_logs;
 use crate::core::Core;
 use crate::envelope::CheckpointEntry;
+use crate::internal_topics::is_internal;
 use crate::limits;
 use crate::log_dirs::{Closing, Found};
 use crate::metadata_view::MetadataView;
 use crate::replica::{Binding, Leadership, Replica};
+use crate::unopened::Rank;
 
 /// Why a partition is not in service yet.
 #[derive(Debug, Error)]
@@ -40,27 +42,45 @@ enum NotOpened {
     NotRun(BlockingError),
 }
 
-/// Opens every partition of the image that belongs to this core: at start-up, before it serves.
+/// Opens every partition of the image that belongs to this core: at start-up, before it serves. What a crash left is
+/// recovered while it serves.
 pub(crate) async fn open_all(core: &Rc<Core>) {
+    let log_dirs = core.node().log_dirs();
     for topic in core.view().topics() {
         for (partition, leadership) in owned(core, topic) {
-            if let Some(leadership) = leadership {
+            let Some(leadership) = leadership else { continue };
+            if log_dirs.is_to_be_recovered(&topic.name, partition.partition) {
+                let rank = if is_internal(&topic.name) { Rank::Internal } else { Rank::Ordinary };
+                core.unopened().queue(partition, rank);
+            } else {
                 open_or_say(core, topic, partition, leadership).await;
             }
         }
     }
+    let logs = core.unopened().queued();
+    if logs > 0 {
+        info!(
+            core = core.id().0,
+            logs, "not stopped in order: these logs are recovered while the node serves"
+        );
+    }
+    core.openings().notify_all();
 }
 
-/// Tries again to open the logs that could not be opened, one after the other as their turns come, while the
-/// core serves: what recovers a log waits for the disk, and does so beside the core.
+/// Opens the logs that a crash left, and tries again to open those that could not be opened, one after the other as
+/// their turns come, while the core serves: what recovers a log waits for the disk, and does so beside the core.
 pub(crate) async fn keep_opening(core: Rc<Core>) {
     loop {
         let news = core.openings().wait();
+        let queued = core.unopened().queued();
         let due = core.unopened().begin_due(core.clock_ms());
         if let Some(partition) = due {
             open_again(&core, partition).await;
             core.unopened().ended();
             core.openings().notify_all();
+            if queued > 0 && core.unopened().queued() == 0 {
+                info!(core = core.id().0, "every log was recovered, or cannot be");
+            }
             continue;
         }
         let next_due_ms = core.unopened().next_due_ms();

@@ -1,11 +1,13 @@
-//! The partitions of one core whose logs could not be opened or made, and when each is tried again.
+//! The partitions of one core whose logs are not open: those that a crash left, until their turn to be recovered
+//! comes, and those that could not be opened or made, until they are tried again.
 //!
 //! A full disk, or a process that has no descriptor left, is a state that passes: the partition then comes
 //! into service by itself. Until it does its clients are told KAFKA_STORAGE_ERROR, as Kafka tells them of a
-//! replica that is offline, and a retriable error makes them come back.
+//! replica that is offline, and a retriable error makes them come back. One that is only waiting for its turn is
+//! about to be there, and its clients are told NOT_LEADER_OR_FOLLOWER.
 //!
 //! Invariants:
-//! * a partition is here from its first failure until it was opened or is no longer to be;
+//! * a partition is here from when it is queued, or from its first failure, until it was opened or is no longer to be;
 //! * an attempt is under way from when its turn was taken until it has ended, also where the partition is no
 //!   longer to be opened meanwhile; none begins once the core stops;
 //! * the pause between two tries doubles from `LOG_RETRY_MS_MIN` to `LOG_RETRY_MS_MAX`;
@@ -22,8 +24,19 @@ use crate::limits::{LOG_RETRY_MS_MAX, LOG_RETRY_MS_MIN};
 pub struct Unopened {
     attempts: BTreeMap<TopicIdPartition, Attempts>,
     by_due: BTreeSet<(u64, TopicIdPartition)>,
+    /// How many wait for their first turn.
+    queued: usize,
     under_way: Option<TopicIdPartition>,
     is_over: bool,
+}
+
+/// Whose recovery comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    /// Topics of the node's own: others rest on them.
+    Internal,
+    /// All others.
+    Ordinary,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,9 +47,24 @@ struct Attempts {
 }
 
 impl Unopened {
+    /// A log is to be recovered at its turn: that of the smallest rank comes first, and all before any that failed.
+    pub fn queue(&mut self, partition: TopicIdPartition, rank: Rank) {
+        let due_ms = rank as u64;
+        self.forget(partition);
+        self.attempts.insert(partition, Attempts { made: 0, due_ms: Some(due_ms) });
+        self.by_due.insert((due_ms, partition));
+        self.queued += 1;
+    }
+
+    /// How many logs wait for their first turn.
+    pub fn queued(&self) -> usize {
+        self.queued
+    }
+
     /// A log was not opened. Returns how often that was tried by now.
     pub fn failed(&mut self, partition: TopicIdPartition, now_ms: u64) -> u32 {
         let attempts = self.attempts.entry(partition).or_default();
+        self.queued -= usize::from(attempts.made == 0 && attempts.due_ms.is_some());
         attempts.made = attempts.made.saturating_add(1);
         let due_ms = now_ms.saturating_add(pause_ms(attempts.made));
         if let Some(before) = attempts.due_ms.replace(due_ms) {
@@ -48,10 +76,8 @@ impl Unopened {
 
     /// The partition is not to be opened, and counts as one that could not be.
     pub fn keep_out(&mut self, partition: TopicIdPartition) {
-        let attempts = self.attempts.entry(partition).or_default();
-        if let Some(due_ms) = attempts.due_ms.take() {
-            self.by_due.remove(&(due_ms, partition));
-        }
+        let made = self.forget(partition).max(1);
+        self.attempts.insert(partition, Attempts { made, due_ms: None });
     }
 
     /// The partition is open, or is not to be opened any more. Returns how often opening it had failed.
@@ -59,11 +85,17 @@ impl Unopened {
         let Some(attempts) = self.attempts.remove(&partition) else { return 0 };
         if let Some(due_ms) = attempts.due_ms {
             self.by_due.remove(&(due_ms, partition));
+            self.queued -= usize::from(attempts.made == 0);
         }
         attempts.made
     }
 
-    /// True for a partition that could not be opened.
+    /// True for a partition that could not be opened, not for one whose turn has not come yet.
+    pub fn has_failed(&self, partition: TopicIdPartition) -> bool {
+        self.attempts.get(&partition).is_some_and(|attempts| attempts.made > 0)
+    }
+
+    /// True for a partition whose log is not open.
     pub fn contains(&self, partition: TopicIdPartition) -> bool {
         self.attempts.contains_key(&partition)
     }
@@ -78,6 +110,7 @@ impl Unopened {
         self.by_due.pop_first();
         if let Some(attempts) = self.attempts.get_mut(&partition) {
             attempts.due_ms = None;
+            self.queued -= usize::from(attempts.made == 0);
         }
         self.under_way = Some(partition);
         Some(partition)
@@ -164,6 +197,29 @@ mod tests {
         unopened.stop();
         unopened.ended();
         assert_eq!((unopened.begin_due(u64::MAX), unopened.next_due_ms()), (None, None));
+    }
+
+    #[test]
+    fn what_a_crash_left_has_its_turn_before_what_failed_and_is_no_failure_until_then() {
+        let mut unopened = Unopened::default();
+        unopened.failed(p(0), 0);
+        unopened.queue(p(1), Rank::Ordinary);
+        unopened.queue(p(2), Rank::Internal);
+        assert_eq!(unopened.queued(), 2);
+        assert!(unopened.has_failed(p(0)) && !unopened.has_failed(p(1)) && unopened.contains(p(1)));
+        for expected in [p(2), p(1), p(0)] {
+            assert_eq!(unopened.begin_due(u64::MAX), Some(expected));
+            unopened.ended();
+        }
+        assert_eq!(unopened.queued(), 0);
+        unopened.failed(p(1), 0);
+        assert!(unopened.has_failed(p(1)));
+        unopened.queue(p(3), Rank::Ordinary);
+        unopened.keep_out(p(3));
+        assert!(unopened.has_failed(p(3)), "it never will be open");
+        unopened.queue(p(3), Rank::Ordinary);
+        unopened.forget(p(3));
+        assert_eq!(unopened.queued(), 0);
     }
 
     fn p(partition: i32) -> TopicIdPartition {

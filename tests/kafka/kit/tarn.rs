@@ -277,7 +277,13 @@ impl Tarn {
             let mut cluster = Cluster::try_connect(&address)?;
             let topics = cluster.try_topics()?;
             let leaderless = topics.iter().flat_map(|topic| &topic.partitions).any(|one| one.leader < 0);
-            if cluster.knows_node(1) && !leaderless { Ok(()) } else { Err("it has no leaders yet".into()) }
+            if leaderless || !cluster.knows_node(1) {
+                return Err("it has no leaders yet".into());
+            }
+            // After a crash it recovers its logs while it serves.
+            let mut partitions =
+                topics.iter().flat_map(|topic| topic.partitions.iter().map(move |one| (topic, one)));
+            partitions.try_for_each(|(topic, one)| cluster.try_offsets(topic, one).map(drop))
         });
     }
 

@@ -1,0 +1,93 @@
+//! SIGKILL again and again while an idempotent producer writes with acks=all: each record is there once, in its order,
+//! where its acknowledgement said.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use tarn_tests::process::Process;
+use tarn_tests::tarn::{Tarn, TarnOptions};
+use tarn_tests::tools::{kcat, python_program};
+use tarn_tests::waiting::until;
+use tempfile::TempDir;
+
+const TOPICS: [&str; 3] = ["first", "second", "third"];
+/// The producer's own patience is twice as long.
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn nothing_acknowledged_is_lost_or_doubled_by_a_few_kills() {
+    kill_again_and_again(6);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn nothing_acknowledged_is_lost_or_doubled_by_two_hundred_kills() {
+    kill_again_and_again(200);
+}
+
+fn kill_again_and_again(kills: usize) {
+    let files = TempDir::with_prefix("tarn-killed-").expect("the temporary directory is writable");
+    let mut tarn = Tarn::start(&TarnOptions::default());
+    TOPICS.iter().for_each(|topic| tarn.create_topic(topic, 1));
+    let stop = files.path().join("stop");
+    let mut producer = producer(&tarn, &stop, &files.path().join("producer.log"));
+    for kill in 0..kills {
+        // More of them each time, so that a kill meets the log at every point.
+        let wanted = acknowledged(&producer.output()) + 20 + kill % 7 * 30;
+        until("acknowledgements", LIMIT, || acknowledged(&producer.output()) >= wanted);
+        tarn.kill();
+        tarn.start_again();
+    }
+    File::create(&stop).expect("it is ours");
+    until("the producer to end", LIMIT, || producer.ended().is_some());
+    let said = producer.output();
+    assert!(said.ends_with("ended\n"), "{}", said.lines().last().unwrap_or_default());
+
+    for topic in TOPICS {
+        let stored = stored(&tarn, topic);
+        let acknowledged = acknowledgements(&said, topic);
+        assert!(acknowledged.len() >= kills * 6, "{topic}: {} acknowledged", acknowledged.len());
+        for (offset, value) in &acknowledged {
+            assert_eq!(stored.get(offset), Some(value), "{topic}, offset {offset}");
+        }
+        // The producer writes its numbers in order, in turn to each topic, and gives none up.
+        let numbers: Vec<usize> = stored.values().map(|value| number(value)).collect();
+        let expected: Vec<usize> = (0..numbers.len()).map(|turn| numbers[0] + turn * TOPICS.len()).collect();
+        assert_eq!(numbers, expected, "{topic}");
+        assert_eq!(stored.len(), acknowledged.len(), "{topic}: what was not acknowledged was written again");
+    }
+}
+
+fn producer(tarn: &Tarn, stop: &Path, log: &Path) -> Process {
+    let mut command = python_program("steady_librdkafka.py");
+    command.arg(tarn.bootstrap()).arg(stop).args(TOPICS);
+    Process::spawn("steady_librdkafka.py", command, log)
+}
+
+fn acknowledged(said: &str) -> usize {
+    said.lines().filter(|line| line.starts_with("acked ")).count()
+}
+
+/// The offsets and values that were acknowledged to the producer.
+fn acknowledgements(said: &str, topic: &str) -> BTreeMap<i64, String> {
+    let parsed = said.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ["acked", of, _, offset, value] = words[..] else { return None };
+        (of == topic).then(|| (offset.parse().expect("an offset"), value.to_string()))
+    });
+    parsed.collect()
+}
+
+/// What the topic holds, by offset.
+fn stored(tarn: &Tarn, topic: &str) -> BTreeMap<i64, String> {
+    let arguments = ["-C", "-b", &tarn.bootstrap(), "-t", topic, "-p", "0", "-o", "0", "-e", "-f", "%o %s\n"];
+    let read = kcat(&arguments, None).ok();
+    let parsed = read.lines().map(|line| line.split_once(' ').expect("an offset and a value"));
+    parsed.map(|(offset, value)| (offset.parse().expect("an offset"), value.to_string())).collect()
+}
+
+fn number(value: &str) -> usize {
+    value.rsplit('-').next().and_then(|number| number.parse().ok()).expect("a number")
+}
