@@ -134,9 +134,10 @@ async fn run_jobs(
 
 /// Flushes in the background once too much is not on the disk.
 pub(crate) async fn bound_recovery(core: Rc<Core>) {
+    let share = limits::UNFLUSHED_BYTES / core.partition_cores().len().max(1) as u64;
     loop {
         sleep(Duration::from_millis(limits::BACKGROUND_FLUSH_INTERVAL_MS)).await;
-        let due = core.partitions().background_flush_due(Timestamp(wall_clock_ms()));
+        let due = core.partitions().background_flush_due(Timestamp(wall_clock_ms()), share);
         for partition in due {
             // Made when its turn has come: a job that waits would keep the log's promises waiting.
             let job = core.partitions().flush_job_of(partition);

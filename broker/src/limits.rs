@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Produce requests that wait for the high watermark, on one core.
 pub const WAITING_PRODUCES_PER_CORE: usize = 100_000;
 
-/// Bytes appended on one core and not yet flushed, beyond which they are flushed in the background: what
-/// a crash makes the next start read again.
-pub const UNFLUSHED_BYTES_PER_CORE: u64 = 512 * 1024 * 1024;
+/// Bytes appended on the node and not yet flushed, beyond which they are flushed in the background: what a crash makes
+/// the next start read again. Each core keeps to its share.
+pub const UNFLUSHED_BYTES: u64 = 512 * 1024 * 1024;
 
 /// How often it is looked whether more than that is unflushed, in milliseconds.
 pub const BACKGROUND_FLUSH_INTERVAL_MS: u64 = 1000;

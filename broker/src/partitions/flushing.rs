@@ -76,12 +76,11 @@ impl Partitions {
     /// The partitions to flush though nobody waits: those whose topic asks for it after a time; and, so that a crash
     /// does not make us read too much again, all while that is much, else a few of those whose epochs alone are not
     /// on the disk, since what was promised of them is.
-    pub fn background_flush_due(&self, now: Timestamp) -> Vec<TopicIdPartition> {
+    /// `share` is how much is not too much on this core.
+    pub fn background_flush_due(&self, now: Timestamp, share: u64) -> Vec<TopicIdPartition> {
         let unflushed = |replica: &&Replica| replica.log().unflushed_bytes();
         let replicas = self.replicas.values();
-        if replicas.clone().map(|replica| unflushed(&replica)).sum::<u64>()
-            >= limits::UNFLUSHED_BYTES_PER_CORE
-        {
+        if replicas.clone().map(|replica| unflushed(&replica)).sum::<u64>() >= share {
             return replicas.filter(|replica| unflushed(replica) > 0).map(Replica::partition).collect();
         }
         let lacks_epochs = |replica: &&Replica| replica.log().recovery_point() < replica.log().flushed_to();

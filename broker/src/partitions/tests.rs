@@ -127,12 +127,13 @@ fn a_topic_is_flushed_after_a_time_though_nobody_waits() {
     (0..2).for_each(|partition| world.lead(partition, ALONE));
     world.produce(0, Acks::All);
     let (early, late) = (Timestamp(NOW.0 + 49), Timestamp(NOW.0 + 50));
-    assert_eq!(world.partitions.background_flush_due(early), []);
-    assert_eq!(world.partitions.background_flush_due(late), [world.partition(0)]);
+    assert_eq!(world.partitions.background_flush_due(early, u64::MAX), []);
+    assert_eq!(world.partitions.background_flush_due(early, 1), [world.partition(0)], "it is too much");
+    assert_eq!(world.partitions.background_flush_due(late, u64::MAX), [world.partition(0)]);
     let job = world.partitions.flush_job_of(world.partition(0)).expect("there is something to flush");
-    assert_eq!(world.partitions.background_flush_due(late), []);
+    assert_eq!(world.partitions.background_flush_due(late, u64::MAX), []);
     world.run(vec![(world.partition(0), job)]);
-    assert_eq!(world.partitions.background_flush_due(Timestamp(i64::MAX)), []);
+    assert_eq!(world.partitions.background_flush_due(Timestamp(i64::MAX), u64::MAX), []);
 }
 
 #[test]
