@@ -59,6 +59,7 @@ pub struct Core {
     closing: Flag,
     openings: LocalNotify,
     remarks: RefCell<Remarks<flushing::Again>>,
+    refusals: RefCell<Remarks<i16>>,
     applied: Cell<Offset>,
     image_moved: LocalNotify,
 }
@@ -91,6 +92,7 @@ impl Core {
             closing: Flag::default(),
             openings: LocalNotify::default(),
             remarks: RefCell::default(),
+            refusals: RefCell::default(),
             applied: Cell::new(Offset::NONE),
             image_moved: LocalNotify::default(),
         })
@@ -275,6 +277,14 @@ impl Core {
                 self.partitions().append(request, now, |partition| self.absence(partition));
                 self.wake_flusher();
             }
+            Envelope::Markers(request) => {
+                self.partitions().append_markers(request, now, |partition| self.absence(partition));
+                self.wake_flusher();
+            }
+            Envelope::Producers(partitions, reply) => {
+                let absence = |partition| self.absence(partition);
+                let _ = reply.fill(lookups::producers(&self.partitions(), &partitions, absence));
+            }
             Envelope::Fetch(read) => self.partitions().fetch(read, |partition| self.absence(partition)),
             Envelope::CloseInterest(interest) => self.partitions().close_interest(interest),
             Envelope::Arm(interest, wake) => self.partitions().arm(interest, &wake),
@@ -387,6 +397,11 @@ impl Core {
     /// Which lines are not to be said too often.
     pub(crate) fn remarks(&self) -> RefMut<'_, Remarks<flushing::Again>> {
         self.remarks.borrow_mut()
+    }
+
+    /// The same of batches that were refused, by error code.
+    pub(crate) fn refusals(&self) -> RefMut<'_, Remarks<i16>> {
+        self.refusals.borrow_mut()
     }
 
     /// Tells who waits that a log could not be opened, or that an attempt has ended.

@@ -15,7 +15,8 @@ use tarn_wire::{ApiKey, Cursor, Message, Request, RequestHeader, Response, encod
 
 use crate::core::Core;
 use crate::handlers::{
-    admin, configs, coordinators, fetch, metadata, mirrors, offsets, produce, producer_ids,
+    admin, configs, coordinators, fetch, metadata, mirrors, offsets, produce, producer_ids, producers,
+    txn_markers,
 };
 
 type LocalBoxFuture<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
@@ -96,6 +97,9 @@ served! {
     OffsetForLeaderEpochRequest 2..=4 => |call: Call, request| later(call, move |call: Call| async move {
         frame(&call.header, &offsets::epoch_ends(call.core.clone(), request).await)
     });
+    WriteTxnMarkersRequest 1..=2 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &txn_markers::write(&call.core, request).await)
+    });
     DescribeConfigsRequest 1..=4 => |call: Call, request: m::DescribeConfigsRequest| {
         ready(&call, &configs::describe(&call.core, &request))
     };
@@ -111,6 +115,9 @@ served! {
     DescribeClusterRequest 0..=2 => |call: Call, request: m::DescribeClusterRequest| {
         ready(&call, &metadata::cluster(&call.core, call.listener.as_str(), &request))
     };
+    DescribeProducersRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &producers::describe(&call.core, request).await)
+    });
     DescribeTopicPartitionsRequest 0..=0 => |call: Call, request: m::DescribeTopicPartitionsRequest| {
         ready(&call, &metadata::topic_partitions(&call.core, call.listener.as_str(), &request))
     };

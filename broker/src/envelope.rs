@@ -5,13 +5,18 @@
 
 use std::sync::Arc;
 
+use tarn_log::producers::MarkerRule;
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
     CountOrder, EndOrder, Ending, GateOrder, KnownState, LastPosition, LocalError, LogEnded, LogEnds,
     LogTruncated, MirrorAppend, MirrorAppended, MirrorGeneration, NotedExport, Suffix, TruncateOrder,
 };
+use tarn_record::builder::EndTransaction;
 use tarn_record::validate::ClientBatch;
-use tarn_record::{BatchHeader, Epoch, Offset, PartitionIndex, Timestamp, TopicId, TopicIdPartition};
+use tarn_record::{
+    BatchHeader, Epoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
+    TopicIdPartition,
+};
 use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_wire::ErrorCode;
 
@@ -24,6 +29,10 @@ use crate::replica::{Isolation, Replica};
 pub enum Envelope {
     /// Append what clients produced.
     Append(AppendRequest),
+    /// Append the markers that end transactions.
+    Markers(MarkerRequest),
+    /// What is known of the producers of partitions.
+    Producers(Vec<TopicIdPartition>, ReplySlot<Vec<Result<Vec<ActiveProducer>, ErrorCode>>>),
     /// Read for a fetch session.
     Fetch(FetchRead),
     /// A fetch session is over.
@@ -94,7 +103,44 @@ pub struct AppendRequest {
     pub reply: ReplySlot<Vec<Produced>>,
 }
 
-/// What became of one batch that a client produced.
+/// Markers for partitions that one core owns.
+#[derive(Debug)]
+pub struct MarkerRequest {
+    /// The markers, in the order of the request.
+    pub items: Vec<(TopicIdPartition, Marker)>,
+    /// Until when to wait for the high watermark, in milliseconds of the core's clock.
+    pub deadline_ms: u64,
+    /// Where the answer goes: one for each item, in their order.
+    pub reply: ReplySlot<Vec<Produced>>,
+}
+
+/// The end of a transaction, as its coordinator decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// Whose transaction ends, and how.
+    pub end: EndTransaction,
+    /// Which epoch it may have.
+    pub rule: MarkerRule,
+}
+
+/// What is known of a producer of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActiveProducer {
+    /// Its id.
+    pub id: ProducerId,
+    /// Its epoch.
+    pub epoch: ProducerEpoch,
+    /// The sequence of its last record, or `Sequence::NONE`.
+    pub last_sequence: Sequence,
+    /// The largest timestamp of its newest batch.
+    pub last_timestamp: Timestamp,
+    /// The epoch of the coordinator that wrote its last marker, or −1.
+    pub coordinator_epoch: i32,
+    /// Where its open transaction began, or `Offset::NONE`.
+    pub transaction_start: Offset,
+}
+
+/// What became of one batch that a client produced, or of a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Produced {
     /// The partition.

@@ -28,6 +28,9 @@ pub const BACKGROUND_FLUSHES: usize = 1024;
 /// The longest that a produce request waits for its high watermark, whatever it asks for.
 pub const PRODUCE_WAIT_MS_MAX: u64 = 300_000;
 
+/// The longest that a coordinator waits for its markers to be committed: Kafka's `request.timeout.ms`.
+pub const MARKER_WAIT_MS: u64 = 30_000;
+
 /// Envelopes that wait in a core's mailbox before senders wait.
 pub const MAILBOX_ENVELOPES: usize = 4096;
 

@@ -3,19 +3,20 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
+use tarn_log::producers::Producer;
 use tarn_log::{ExportNote, LogBatches, LogError, RecordCounts, TimestampSearch};
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
     CountOrder, Ending, Export, GateOrder, KnownState, LastPosition, LocalError, LogEnds, MirrorGeneration,
     NotedExport, Suffix,
 };
-use tarn_record::{BatchHeader, Epoch, Offset, Timestamp, TopicIdPartition};
+use tarn_record::{BatchHeader, Epoch, Offset, ProducerId, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_runtime::{Queue, blocking, blocking_long, spawn};
 use tarn_wire::ErrorCode;
 
 use crate::core::Core;
-use crate::envelope::{EpochEndAnswer, OffsetAnswer, OffsetQuery, OffsetSpec};
+use crate::envelope::{ActiveProducer, EpochEndAnswer, OffsetAnswer, OffsetQuery, OffsetSpec};
 use crate::partitions::Partitions;
 use crate::replica::Replica;
 
@@ -108,6 +109,32 @@ fn epoch_at_end(replica: &Replica, visible: Offset) -> Epoch {
         return replica.leader_epoch();
     }
     replica.log().epochs().at(visible.plus(-1)).unwrap_or(Epoch::NONE)
+}
+
+/// Answers DescribeProducers (KIP-664).
+pub(crate) fn producers(
+    here: &Partitions,
+    asked: &[TopicIdPartition],
+    absence: impl Fn(TopicIdPartition) -> ErrorCode,
+) -> Vec<Result<Vec<ActiveProducer>, ErrorCode>> {
+    let of = |partition: &TopicIdPartition| match here.get(*partition) {
+        Some(replica) => Ok(replica.log().producers().iter().map(ActiveProducer::of).collect()),
+        None => Err(absence(*partition)),
+    };
+    asked.iter().map(of).collect()
+}
+
+impl ActiveProducer {
+    fn of((id, producer): (ProducerId, &Producer)) -> ActiveProducer {
+        ActiveProducer {
+            id,
+            epoch: producer.epoch(),
+            last_sequence: producer.last_sequence(),
+            last_timestamp: producer.last_timestamp(),
+            coordinator_epoch: producer.coordinator_epoch(),
+            transaction_start: producer.transaction_start().unwrap_or(Offset::NONE),
+        }
+    }
 }
 
 /// Answers OffsetForLeaderEpoch (KIP-320).

@@ -88,6 +88,17 @@ impl MetadataView {
         }
     }
 
+    /// The partition of that name, where `broker` leads it.
+    ///
+    /// # Errors
+    /// UNKNOWN_TOPIC_OR_PARTITION or NOT_LEADER_OR_FOLLOWER.
+    pub fn led_by(&self, broker: BrokerId, topic: &str, index: i32) -> Result<TopicIdPartition, ErrorCode> {
+        let topic_id = self.topic_by_name(topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?.id;
+        let partition = TopicIdPartition { topic_id, partition: PartitionIndex(index) };
+        self.check_leader(broker, partition)?;
+        Ok(partition)
+    }
+
     /// How a topic is bound to a mirror.
     pub fn binding(&self, topic: &str) -> Option<Binding> {
         self.image.bindings().of(topic).cloned()

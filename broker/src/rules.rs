@@ -8,7 +8,7 @@ use tarn_image::effective::{BrokerView, StaticConfigs};
 use tarn_image::mirrors::STATE_TOPIC;
 use tarn_image::{MetadataImage, TopicImage};
 use tarn_log::{CleanRules, FlushPolicy, LogConfig, Retention};
-use tarn_record::TimestampType;
+use tarn_record::{Compression, Recompression, TimestampType};
 
 use crate::node::Node;
 
@@ -34,8 +34,8 @@ pub struct TopicRules {
     pub flush_messages: i64,
     /// `flush.ms`
     pub flush_ms: i64,
-    /// `compression.type`, with the level of the codec it names.
-    pub compression: TopicCompression,
+    /// `compression.type` with the level of the codec it names; `None` for the producer's codec.
+    pub recompress: Option<Recompression>,
     /// `min.insync.replicas`.
     pub min_in_sync: usize,
     /// `message.timestamp.type`.
@@ -126,13 +126,23 @@ impl TopicRules {
             file_delete_delay_ms: config.file_delete_delay_ms,
             flush_messages: config.flush_messages,
             flush_ms: config.flush_ms,
-            compression: config.compression,
+            recompress: recompression(config),
             min_in_sync: usize::try_from(config.min_insync_replicas).unwrap_or(0),
             timestamp_type: config.timestamp_type,
             timestamp_before_max_ms: config.timestamp_before_max_ms,
             timestamp_after_max_ms: config.timestamp_after_max_ms,
         }
     }
+}
+
+fn recompression(config: &TopicConfig) -> Option<Recompression> {
+    let TopicCompression::Codec(compression) = config.compression else { return None };
+    let level = match compression {
+        Compression::Gzip => Some(config.gzip_level),
+        Compression::Zstd => Some(config.zstd_level),
+        Compression::None | Compression::Snappy | Compression::Lz4 => None,
+    };
+    Some(Recompression { compression, level })
 }
 
 impl Default for TopicRules {
@@ -175,6 +185,19 @@ mod tests {
         assert_eq!(by_messages("2").log.flush, FlushPolicy::None);
         let both = rules(&[("flush.messages", "1"), ("flush.policy", "group")], 3, Promise::AsConfigured);
         assert_eq!(both.log.flush, FlushPolicy::Group);
+    }
+
+    #[test]
+    fn stored_batches_have_the_codec_of_the_topic_and_its_level() {
+        let of = |configured: &[(&str, &str)]| rules(configured, 1, Promise::AsConfigured).recompress;
+        let to = |compression, level| Some(Recompression { compression, level });
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[("compression.type", "producer")]), None);
+        assert_eq!(of(&[("compression.type", "uncompressed")]), to(Compression::None, None));
+        assert_eq!(of(&[("compression.type", "zstd")]), to(Compression::Zstd, Some(3)));
+        let gzip = [("compression.type", "gzip"), ("compression.gzip.level", "9")];
+        assert_eq!(of(&gzip), to(Compression::Gzip, Some(9)));
+        assert_eq!(of(&[("compression.type", "lz4")]), to(Compression::Lz4, None), "there is but one");
     }
 
     #[test]

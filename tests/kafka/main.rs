@@ -1,6 +1,7 @@
 //! Tests against real Apache Kafka: as source, as tool, as client, and as the reader of our files. Run
 //! them with `tests/run.sh`, which gets Kafka and builds `tarn`.
 
+mod appends;
 mod begun_again;
 mod ended_log;
 mod failover;

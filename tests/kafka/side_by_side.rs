@@ -27,8 +27,14 @@ pub(crate) struct SideBySide {
 impl SideBySide {
     /// Starts both.
     pub(crate) fn start() -> SideBySide {
+        SideBySide::start_with(&[])
+    }
+
+    /// `start`, with further properties of Kafka's.
+    pub(crate) fn start_with(of_kafka: &[(&str, &str)]) -> SideBySide {
         let options = NodeOptions {
             features: FEATURES_OFF.iter().map(|feature| (*feature).to_string()).collect(),
+            properties: of_kafka.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
             ..NodeOptions::default()
         };
         SideBySide { kafka: KafkaNode::start(&options), tarn: Tarn::start(&TarnOptions::default()) }

@@ -152,12 +152,14 @@ fn append(
     let now = Timestamp(wall_clock_ms());
     let rules = ProduceRules {
         max_batch_bytes: limits::COORDINATOR_BATCH_BYTES,
+        segment_bytes: i32::MAX as usize,
         compacted: true,
         timestamp_type: TimestampType::CreateTime,
         before_max_ms: i64::MAX,
         after_max_ms: i64::MAX,
         zstd_allowed: true,
         decompressed_limit: limits::COORDINATOR_BATCH_BYTES,
+        recompress: None,
     };
     let batch = client_batch(batch_of(records, now), &rules, now).map_err(|invalid| {
         error!(%partition, message = invalid.message, "a coordinator's batch is not valid");

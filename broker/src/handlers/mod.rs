@@ -10,3 +10,5 @@ pub mod mirrors;
 pub mod offsets;
 pub mod produce;
 pub mod producer_ids;
+pub mod producers;
+pub mod txn_markers;

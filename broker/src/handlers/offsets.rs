@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use tarn_record::{Epoch, PartitionIndex, Timestamp, TopicIdPartition};
+use tarn_record::{Epoch, Timestamp, TopicIdPartition};
 use tarn_wire::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
 use tarn_wire::messages::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use tarn_wire::messages::{
@@ -108,11 +108,7 @@ fn offset_response(
 
 /// The partition of that name, if this broker leads it.
 fn find(core: &Rc<Core>, topic: &str, index: i32) -> Result<TopicIdPartition, ErrorCode> {
-    let view = core.view();
-    let topic_id = view.topic_by_name(topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?.id;
-    let partition = TopicIdPartition { topic_id, partition: PartitionIndex(index) };
-    view.check_leader(core.node().broker_id(), partition)?;
-    Ok(partition)
+    core.view().led_by(core.node().broker_id(), topic, index)
 }
 
 /// Serves OffsetForLeaderEpoch.

@@ -4,13 +4,14 @@
 //! call returns when the envelopes are on their way, so that a connection's batches keep their order; the
 //! answer waits for the replies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tarn_image::TopicImage;
 use tarn_record::validate::{ClientBatch, ClientBatchValidator, InvalidBatch, ProduceRules, Progress};
-use tarn_record::{PartitionIndex, Timestamp, TopicIdPartition};
+use tarn_record::{BatchHeader, PartitionIndex, Timestamp, TopicIdPartition};
 use tarn_runtime::{wall_clock_ms, yield_if_needed};
 use tarn_transport::{Answer, Outcome};
 use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -19,6 +20,7 @@ use tarn_wire::messages::produce_response::{
 };
 use tarn_wire::messages::{ProduceRequest, ProduceResponse};
 use tarn_wire::{ErrorCode, RequestHeader, Str};
+use tracing::warn;
 
 use crate::core::Core;
 use crate::dispatch::frame;
@@ -35,11 +37,17 @@ const WITH_LEADER: i16 = 10;
 /// The first version in which a producer may send zstd (KIP-110).
 const ZSTD: i16 = 7;
 
+/// How many bad records of a batch are named in the log.
+const RECORDS_NAMED: usize = 3;
+
 /// Serves one request.
 pub async fn handle(core: Rc<Core>, header: RequestHeader, request: ProduceRequest) -> Outcome {
     let Some(acks) = acks_of(request.acks) else {
         return refuse_all(&header, &request, ErrorCode::INVALID_REQUIRED_ACKS);
     };
+    if let Err(error) = check_transactions(&request) {
+        return refuse_all(&header, &request, error);
+    }
     let mut plan = Plan::default();
     for topic in request.topic_data {
         plan_topic(&core, &header, topic, &mut plan).await;
@@ -54,6 +62,7 @@ pub async fn handle(core: Rc<Core>, header: RequestHeader, request: ProduceReque
             let lost = || Produced::failed(partition, ErrorCode::UNKNOWN_SERVER_ERROR, None);
             produced.insert(slot, answer.unwrap_or_else(lost).into());
         }
+        note_refused(&core, &produced);
         if acks == Acks::None {
             return answer_nothing(&produced);
         }
@@ -172,12 +181,14 @@ async fn check(
 fn produce_rules(rules: &TopicRules, api_version: i16) -> ProduceRules {
     ProduceRules {
         max_batch_bytes: rules.max_message_bytes,
+        segment_bytes: rules.log.segment_bytes as usize,
         compacted: rules.compaction.is_some(),
         timestamp_type: rules.timestamp_type,
         before_max_ms: rules.timestamp_before_max_ms,
         after_max_ms: rules.timestamp_after_max_ms,
         zstd_allowed: api_version >= ZSTD,
         decompressed_limit: rules.max_decompressed_bytes.min(limits::DECOMPRESSED_BATCH_BYTES),
+        recompress: rules.recompress,
     }
 }
 
@@ -185,6 +196,41 @@ fn invalid_outcome(partition: TopicIdPartition, invalid: InvalidBatch) -> Outcom
     let error = ErrorCode(invalid.error.code());
     let produced = Produced::failed(partition, error, Some(invalid.message));
     Outcomes { produced, record_errors: invalid.record_errors }
+}
+
+/// Checks that batches of a transaction come with its name, and all from one producer.
+fn check_transactions(request: &ProduceRequest) -> Result<(), ErrorCode> {
+    let partitions = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+    let headers = partitions.filter_map(|data| {
+        let records = data.records.as_ref()?.to_bytes()?;
+        BatchHeader::parse(&records).ok().filter(BatchHeader::is_transactional)
+    });
+    let producers: BTreeSet<_> =
+        headers.map(|header| (header.producer_id.0, header.producer_epoch.0)).collect();
+    match producers.len() {
+        0 => Ok(()),
+        _ if request.transactional_id.is_none() => Err(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        1 => Ok(()),
+        _ => Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING),
+    }
+}
+
+/// Says which batches were refused, and why; not too often for each error.
+fn note_refused(core: &Rc<Core>, produced: &BTreeMap<Slot, Outcomes>) {
+    for Outcomes { produced, record_errors } in produced.values() {
+        let Some(message) = &produced.message else { continue };
+        let Some(remark) = core.refusals().may_say(produced.error.0, Instant::now()) else { continue };
+        let view = core.view();
+        let topic = view.topic_by_id(produced.partition.topic_id).map(|topic| topic.name.to_string());
+        let records: Vec<_> = record_errors.iter().take(RECORDS_NAMED).map(|(index, _)| index).collect();
+        warn!(
+            topic,
+            partition = %produced.partition.partition,
+            error = produced.error.name(),
+            ?records,
+            "a batch was refused: {message}{remark}"
+        );
+    }
 }
 
 fn acks_of(acks: i16) -> Option<Acks> {
@@ -209,6 +255,9 @@ fn answer_nothing(produced: &BTreeMap<Slot, Outcomes>) -> Answer {
 }
 
 fn refuse_all(header: &RequestHeader, request: &ProduceRequest, error: ErrorCode) -> Outcome {
+    if request.acks == 0 {
+        return Outcome::Close(format!("a produce with acks=0 failed: {}", error.name()));
+    }
     let responses = request.topic_data.iter().map(|topic| TopicProduceResponse {
         name: topic.name.clone(),
         topic_id: topic.topic_id,

@@ -1,11 +1,11 @@
-//! What clients produce, and the requests that wait until it is committed.
+//! What clients produce and coordinators decide, and the requests that wait until it is committed.
 
 use tarn_record::{Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::ReplySlot;
 use tarn_wire::ErrorCode;
 
 use super::Partitions;
-use crate::envelope::{Acks, AppendRequest, Produced};
+use crate::envelope::{Acks, AppendRequest, MarkerRequest, Produced};
 use crate::replica::waiting::Done;
 use crate::replica::{ProduceError, Replica};
 
@@ -53,9 +53,54 @@ impl Partitions {
             self.news_of(*partition);
         }
         let waiting = WaitingProduce { produced, reply: request.reply };
+        self.answer_when_committed(waiting, &open, request.deadline_ms);
+    }
+
+    /// Appends the markers that end transactions, and answers when all are committed; `absence` says why a
+    /// partition is not here.
+    pub fn append_markers(
+        &mut self,
+        request: MarkerRequest,
+        now: Timestamp,
+        absence: impl Fn(TopicIdPartition) -> ErrorCode,
+    ) {
+        let mut produced = Vec::with_capacity(request.items.len());
+        let mut open = Vec::new();
+        for (partition, marker) in &request.items {
+            let Some(replica) = self.replicas.get_mut(partition) else {
+                produced.push(Produced::failed(*partition, absence(*partition), None));
+                continue;
+            };
+            match replica.append_marker(marker, now) {
+                Ok(None) => produced.push(Produced::failed(*partition, ErrorCode::NONE, None)),
+                Ok(Some(appended)) => {
+                    if replica.waits_for_flush() {
+                        self.dirty.insert(*partition);
+                    }
+                    let required = appended.last.plus(1);
+                    if replica.high_watermark() < required {
+                        open.push((*partition, required));
+                    }
+                    produced.push(Produced::from_result(replica, Ok(&appended)));
+                }
+                Err(error) => produced.push(Produced::from_result(replica, Err(&error))),
+            }
+            self.news_of(*partition);
+        }
+        let waiting = WaitingProduce { produced, reply: request.reply };
+        self.answer_when_committed(waiting, &open, request.deadline_ms);
+    }
+
+    /// Answers once the high watermarks have passed what is `open`.
+    fn answer_when_committed(
+        &mut self,
+        waiting: WaitingProduce,
+        open: &[(TopicIdPartition, Offset)],
+        deadline_ms: u64,
+    ) {
         if open.is_empty() {
             waiting.answer(Vec::new());
-        } else if let Err(refused) = self.waiting.park(waiting, &open, request.deadline_ms) {
+        } else if let Err(refused) = self.waiting.park(waiting, open, deadline_ms) {
             let errors =
                 open.iter().map(|(partition, _)| (*partition, ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND));
             refused.answer(errors.collect());
@@ -111,7 +156,7 @@ impl Produced {
         let produced = match result {
             Ok(appended) => Produced {
                 base_offset: appended.duplicate_of.map_or(appended.first, |(first, _)| first),
-                log_append_time: appended.log_append_time,
+                log_append_time: appended.duplicate_of.map_or(appended.log_append_time, |(_, time)| time),
                 ..Produced::failed(partition, ErrorCode::NONE, None)
             },
             Err(ProduceError::Refused(why)) => Produced::failed(partition, why.code(), Some(why.to_string())),

@@ -387,12 +387,14 @@ fn one_record() -> ClientBatch {
     batch.add(&Record { value: Some(b"value"), timestamp: NOW, ..Record::default() });
     let rules = ProduceRules {
         max_batch_bytes: 1000,
+        segment_bytes: i32::MAX as usize,
         compacted: false,
         timestamp_type: TimestampType::CreateTime,
         before_max_ms: i64::MAX,
         after_max_ms: i64::MAX,
         zstd_allowed: true,
         decompressed_limit: 1000,
+        recompress: None,
     };
     client_batch(batch.build(), &rules, NOW).expect("it is a batch")
 }

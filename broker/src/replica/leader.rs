@@ -25,7 +25,7 @@ use tarn_wire::ErrorCode;
 
 use super::guard::{Binding, WriteRefused};
 use super::leadership::Leadership;
-use crate::envelope::Acks;
+use crate::envelope::{Acks, Marker};
 use crate::interest::{FetchedPartition, Wanted, Watcher};
 use crate::log_part::part_of;
 use crate::rules::TopicRules;
@@ -200,10 +200,8 @@ impl Replica {
         if let Some(binding) = &self.binding {
             binding.check_write(&self.topic).map_err(ProduceError::Refused)?;
         }
-        if acks == Acks::All
-            && let Some(required) = self.leadership.lacks(self.rules.min_in_sync)
-        {
-            return Err(ProduceError::NotEnoughReplicas { in_sync: self.leadership.in_sync, required });
+        if acks == Acks::All {
+            self.check_in_sync()?;
         }
         let appended = self
             .log
@@ -213,6 +211,42 @@ impl Replica {
         self.unflushed_since.get_or_insert(now);
         self.advance_high_watermark();
         Ok(appended)
+    }
+
+    /// Appends the end of a transaction as its coordinator decided; `None` where a mirror rules the
+    /// partition, whose source ends its transactions.
+    ///
+    /// # Errors
+    /// Why it was not appended.
+    pub fn append_marker(
+        &mut self,
+        marker: &Marker,
+        now: Timestamp,
+    ) -> Result<Option<Appended>, ProduceError> {
+        match self.binding.as_ref().map(|binding| binding.check_write(&self.topic)) {
+            Some(Err(WriteRefused::ReadOnly(_))) => return Ok(None),
+            Some(Err(refused)) => return Err(ProduceError::Refused(refused)),
+            Some(Ok(())) | None => {}
+        }
+        self.check_in_sync()?;
+        let (epoch, timestamp_type) = (self.leadership.epoch, self.rules.timestamp_type);
+        let appended = self
+            .log
+            .append_marker(&marker.end, marker.rule, epoch, timestamp_type, now)
+            .map_err(ProduceError::Append)?;
+        self.produced_to = self.log.end();
+        self.advance_high_watermark();
+        Ok(Some(appended))
+    }
+
+    /// Checks that enough replicas are in sync for what is to be safe on all of them.
+    fn check_in_sync(&self) -> Result<(), ProduceError> {
+        match self.leadership.lacks(self.rules.min_in_sync) {
+            Some(required) => {
+                Err(ProduceError::NotEnoughReplicas { in_sync: self.leadership.in_sync, required })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Appends what a mirror fetched, and takes over the source's watermarks.

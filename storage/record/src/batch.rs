@@ -27,6 +27,7 @@ pub use stamp::{Stamp, Stamped};
 
 pub(crate) use header::{AT_CRC_COVERS, HEADER_BYTES_TO_MAGIC};
 
+use crate::builder::seal;
 use crate::codec::{CodecError, decompress};
 use crate::ids::Offset;
 
@@ -125,6 +126,13 @@ impl ValidBatch {
         debug_assert_eq!(bytes.len(), header.size());
         debug_assert_eq!(header.check_offsets(), Ok(()));
         ValidBatch { bytes, header }
+    }
+
+    /// A new batch of this header and section.
+    pub(crate) fn sealed(header: BatchHeader, section: &[u8]) -> ValidBatch {
+        let bytes = seal(header, section);
+        let header = BatchHeader::parse(&bytes).expect("seal writes a header");
+        ValidBatch::checked_elsewhere(bytes, header)
     }
 
     /// The whole batch, header included.

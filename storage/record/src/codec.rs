@@ -8,19 +8,25 @@
 //! * snappy: the stream framing of xerial's library; when reading, one raw block is accepted too;
 //! * lz4: a frame of independent blocks of 64 KiB with a header checksum; when reading, dependent blocks
 //!   are accepted too, and bytes after the frame are ignored as Kafka ignores them;
-//! * gzip and zstd: one member or frame; when reading, several.
+//! * gzip and zstd: one member or frame; when reading, several, and what follows the last gzip member and
+//!   does not begin another is ignored.
 //!
 //! An empty input decompresses to nothing for every codec.
 
+mod encoder;
+mod gzip;
 mod snappy;
 
 use std::fmt;
-use std::io::{self, Cursor, Read, Write};
+use std::io::{self, Cursor, Read};
 use std::str::FromStr;
 
 use thiserror::Error;
 
+use gzip::GzipReader;
 use snappy::SnappyReader;
+
+pub use encoder::Encoder;
 
 /// How the records of a batch are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -128,13 +134,9 @@ pub fn decompress(compression: Compression, data: &[u8], limit: usize) -> Result
 /// Compresses `data` as Kafka's clients expect it. `level` is the codec's own scale, brought into its
 /// range; `None` is its default. Snappy and lz4 have no levels.
 pub fn compress(compression: Compression, level: Option<i32>, data: &[u8]) -> Vec<u8> {
-    match compression {
-        Compression::None => data.to_vec(),
-        Compression::Gzip => gzip(level, data),
-        Compression::Snappy => snappy::compress(data),
-        Compression::Lz4 => lz4(data),
-        Compression::Zstd => zstd(level, data),
-    }
+    let mut encoder = Encoder::new(compression, level);
+    encoder.write(data);
+    encoder.finish()
 }
 
 const SLICE_BYTES: usize = 64 * 1024;
@@ -150,7 +152,7 @@ pub struct Decoder<T: AsRef<[u8]>> {
 
 enum Codec<T: AsRef<[u8]>> {
     None(Cursor<T>),
-    Gzip(flate2::bufread::MultiGzDecoder<Cursor<T>>),
+    Gzip(GzipReader<T>),
     Snappy(SnappyReader<T>),
     Lz4 {
         frame: Box<lz4_flex::frame::FrameDecoder<Cursor<T>>>,
@@ -172,7 +174,7 @@ impl<T: AsRef<[u8]>> Decoder<T> {
         let codec = match compression {
             _ if empty => Codec::Ended,
             Compression::None => Codec::None(data),
-            Compression::Gzip => Codec::Gzip(flate2::bufread::MultiGzDecoder::new(data)),
+            Compression::Gzip => Codec::Gzip(GzipReader::new(data)),
             Compression::Snappy => Codec::Snappy(SnappyReader::new(data.into_inner(), limit)),
             Compression::Lz4 => {
                 let frame = Box::new(lz4_flex::frame::FrameDecoder::new(data));
@@ -264,31 +266,6 @@ pub(crate) fn kafka_reads_lz4(data: &[u8]) -> bool {
 
 fn corrupt(compression: Compression, error: &io::Error) -> CodecError {
     CodecError::Corrupt { compression, reason: error.to_string() }
-}
-
-const TO_MEMORY: &str = "writing to a Vec does not fail";
-
-fn gzip(level: Option<i32>, data: &[u8]) -> Vec<u8> {
-    let level = level
-        .filter(|&level| level >= 0)
-        .map_or(flate2::Compression::default(), |level| flate2::Compression::new(level.clamp(0, 9) as u32));
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
-    encoder.write_all(data).expect(TO_MEMORY);
-    encoder.finish().expect(TO_MEMORY)
-}
-
-fn lz4(data: &[u8]) -> Vec<u8> {
-    use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
-    let info = FrameInfo::new().block_size(BlockSize::Max64KB).block_mode(BlockMode::Independent);
-    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
-    encoder.write_all(data).expect(TO_MEMORY);
-    encoder.finish().expect(TO_MEMORY)
-}
-
-fn zstd(level: Option<i32>, data: &[u8]) -> Vec<u8> {
-    let range = zstd::compression_level_range();
-    let level = level.unwrap_or(zstd::DEFAULT_COMPRESSION_LEVEL).clamp(*range.start(), *range.end());
-    zstd::stream::encode_all(data, level).expect(TO_MEMORY)
 }
 
 #[cfg(test)]
@@ -439,7 +416,7 @@ mod tests {
         ) {
             let data = seed.repeat(400_000 / seed.len());
             for (codec, mut packed) in
-                [(Compression::Lz4, linked_lz4(&data)), (Compression::Zstd, zstd(None, &data))]
+                [(Compression::Lz4, linked_lz4(&data)), (Compression::Zstd, compress(Compression::Zstd, None, &data))]
             {
                 let at = at.index(packed.len());
                 packed[at] = byte;
@@ -454,7 +431,7 @@ mod tests {
         use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
         let info = FrameInfo::new().block_size(BlockSize::Max64KB).block_mode(BlockMode::Linked);
         let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
-        encoder.write_all(data).unwrap();
+        io::Write::write_all(&mut encoder, data).unwrap();
         encoder.finish().unwrap()
     }
 }

@@ -17,14 +17,14 @@ pub use batch::{
 pub use builder::{
     BatchBuilder, EndTransaction, Outcome, Record, control_batch, end_transaction_marker, seal,
 };
-pub use codec::{CodecError, Compression, Decoder, compress, decompress};
+pub use codec::{CodecError, Compression, Decoder, Encoder, compress, decompress};
 pub use ids::{
     BrokerId, Epoch, NotAnId, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Timestamp,
     TopicId, TopicIdPartition,
 };
 pub use validate::{
     ClientBatch, ClientBatchValidator, InvalidBatch, Mirrored, MirroredScanner, ProduceRules, Progress,
-    RecordError, client_batch, mirrored,
+    Recompression, RecordError, client_batch, mirrored,
 };
 
 /// CRC-32C (Castagnoli), the checksum of record batches and of Kafka's snapshots.

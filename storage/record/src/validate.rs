@@ -6,9 +6,11 @@
 
 mod client;
 mod mirrored;
+mod recompressing;
 mod refusal;
 mod verdict;
 
 pub use client::{ClientBatch, ClientBatchValidator, ProduceRules, Progress, client_batch};
 pub use mirrored::{Mirrored, MirroredScanner, mirrored};
+pub use recompressing::Recompression;
 pub use refusal::{InvalidBatch, RecordError};

@@ -44,12 +44,14 @@ fn kafkas_records() -> [Record<'static>; 3] {
 fn kafkas_batches_pass_validation_and_hold_kafkas_records() {
     let rules = ProduceRules {
         max_batch_bytes: 1_048_588,
+        segment_bytes: i32::MAX as usize,
         compacted: false,
         timestamp_type: TimestampType::CreateTime,
         before_max_ms: i64::MAX,
         after_max_ms: 3_600_000,
         zstd_allowed: true,
         decompressed_limit: 1 << 20,
+        recompress: None,
     };
     for (hex, codec) in [NONE, GZIP, SNAPPY, LZ4, ZSTD].into_iter().zip(Compression::ALL) {
         let passed = client_batch(bytes(hex), &rules, Timestamp(NOW)).expect("Kafka wrote it");

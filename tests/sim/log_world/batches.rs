@@ -128,10 +128,12 @@ impl Stored {
 
 const RULES: ProduceRules = ProduceRules {
     max_batch_bytes: 1 << 20,
+    segment_bytes: i32::MAX as usize,
     compacted: false,
     timestamp_type: TimestampType::CreateTime,
     before_max_ms: i64::MAX,
     after_max_ms: i64::MAX,
     zstd_allowed: true,
     decompressed_limit: 1 << 20,
+    recompress: None,
 };

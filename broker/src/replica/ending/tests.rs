@@ -593,12 +593,14 @@ pub(crate) fn in_epoch(epoch: Epoch, batch: ValidBatch) -> ValidBatch {
 pub(crate) fn of_client(batch: &ValidBatch) -> ClientBatch {
     let rules = ProduceRules {
         max_batch_bytes: 1000,
+        segment_bytes: i32::MAX as usize,
         compacted: false,
         timestamp_type: TimestampType::CreateTime,
         before_max_ms: i64::MAX,
         after_max_ms: i64::MAX,
         zstd_allowed: true,
         decompressed_limit: 1000,
+        recompress: None,
     };
     client_batch(batch.bytes().clone(), &rules, NOW).expect("it is a batch")
 }

@@ -40,8 +40,11 @@ pub enum FlushPolicy {
 }
 
 /// The topic keys that a node acts on. The others are kept, validated, shown and mirrored.
-const ACTED_ON: [&str; 15] = [
+const ACTED_ON: &[&str] = &[
     "cleanup.policy",
+    "compression.gzip.level",
+    "compression.type",
+    "compression.zstd.level",
     "flush.messages",
     "flush.ms",
     "flush.policy",

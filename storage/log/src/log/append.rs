@@ -7,6 +7,7 @@
 use std::io::IoSlice;
 
 use smallvec::SmallVec;
+use tarn_record::builder::{EndTransaction, end_transaction_marker};
 use tarn_record::{
     BatchHeader, ClientBatch, ControlRecord, Epoch, Offset, Stamp, Stamped, Timestamp, TimestampType,
     ValidBatch,
@@ -17,7 +18,7 @@ use crate::config::FlushPolicy;
 use crate::epochs::EpochError;
 use crate::error::{AppendError, LogError};
 use crate::limits::SEGMENT_BYTES_MAX;
-use crate::producers::{Check, CompletedTransaction, Origin, Outcome};
+use crate::producers::{Check, CompletedTransaction, MarkerRule, Origin, Outcome};
 use crate::segment::txn_index::AbortedTransaction;
 
 /// What an append did.
@@ -85,13 +86,42 @@ impl Log {
                 ..Appended::nothing(self.end)
             });
         }
+        self.append_timed(&client.batch, client.max_timestamp, leader_epoch, timestamp_type, now)
+    }
+
+    /// Appends at the log end, in `leader_epoch`, the marker that ends a transaction as its coordinator
+    /// decided. A transaction that has no records here has its marker too.
+    ///
+    /// # Errors
+    /// Where the producer or the coordinator was replaced by a newer one, the leader was deposed, or the
+    /// disk refused. Nothing has changed then.
+    pub fn append_marker(
+        &mut self,
+        end: &EndTransaction,
+        rule: MarkerRule,
+        leader_epoch: Epoch,
+        timestamp_type: TimestampType,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
+        let marker = end_transaction_marker(end, Offset(0), leader_epoch, now);
+        let marker = ValidBatch::parse(marker).expect("it was written whole, with its checksum");
+        self.producers.check_marker(marker.header(), end.coordinator_epoch, rule)?;
+        self.append_timed(&marker, now.0, leader_epoch, timestamp_type, now)
+    }
+
+    fn append_timed(
+        &mut self,
+        batch: &ValidBatch,
+        max_timestamp: i64,
+        leader_epoch: Epoch,
+        timestamp_type: TimestampType,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
         let (stamp, log_append_time) = match timestamp_type {
-            TimestampType::CreateTime => {
-                (Stamp::CreateTime { max_timestamp: client.max_timestamp }, Timestamp::NONE)
-            }
+            TimestampType::CreateTime => (Stamp::CreateTime { max_timestamp }, Timestamp::NONE),
             TimestampType::LogAppendTime => (Stamp::LogAppendTime(now), now),
         };
-        let appended = self.append_stamped(&client.batch, leader_epoch, stamp, now)?;
+        let appended = self.append_stamped(batch, leader_epoch, stamp, now)?;
         Ok(Appended { log_append_time, ..appended })
     }
 

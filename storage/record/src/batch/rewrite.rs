@@ -10,11 +10,8 @@
 //! * the largest timestamp is that of a record that stays, or the original's where the leader set it or
 //!   nothing stays.
 
-use bytes::Bytes;
-
 use super::record::{RecordView, read_record};
 use super::{BatchHeader, TimestampType, ValidBatch};
-use crate::builder::seal;
 use crate::codec::{Compression, compress};
 use crate::ids::Timestamp;
 use crate::varint::{bytes_of_i64, read_i32, read_i64, write_i32, write_i64};
@@ -63,10 +60,10 @@ impl Rewrite {
             self.header.max_timestamp = self.largest;
         }
         let compression = self.header.compression().unwrap_or(Compression::None);
-        valid(match compression {
-            Compression::None => seal(self.header, &self.section),
-            compression => seal(self.header, &compress(compression, None, &self.section)),
-        })
+        match compression {
+            Compression::None => ValidBatch::sealed(self.header, &self.section),
+            compression => ValidBatch::sealed(self.header, &compress(compression, None, &self.section)),
+        }
     }
 }
 
@@ -81,7 +78,7 @@ impl ValidBatch {
 fn emptied(header: &BatchHeader) -> ValidBatch {
     let attributes = header.attributes.with_compression(Compression::None).without_delete_horizon();
     let base_timestamp = Timestamp::NONE.0;
-    valid(seal(BatchHeader { attributes, base_timestamp, record_count: 0, ..*header }, &[]))
+    ValidBatch::sealed(BatchHeader { attributes, base_timestamp, record_count: 0, ..*header }, &[])
 }
 
 /// The same records, with timestamps relative to `base`.
@@ -103,12 +100,6 @@ fn relative_to(section: &[u8], header: &BatchHeader, base: Timestamp) -> Vec<u8>
         out.extend_from_slice(unchanged);
     }
     out
-}
-
-/// What was just sealed.
-fn valid(bytes: Bytes) -> ValidBatch {
-    let header = BatchHeader::parse(&bytes).expect("seal writes a header");
-    ValidBatch::checked_elsewhere(bytes, header)
 }
 
 #[cfg(test)]

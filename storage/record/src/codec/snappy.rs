@@ -114,22 +114,52 @@ impl<T: AsRef<[u8]>> SnappyReader<T> {
     }
 }
 
-/// Compresses `data` into one framed stream of 32 KiB blocks.
-pub(super) fn compress(data: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEADER_BYTES + data.len() / 2);
-    out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&1i32.to_be_bytes());
-    out.extend_from_slice(&1i32.to_be_bytes());
-    let mut encoder = snap::raw::Encoder::new();
-    for block in data.chunks(BLOCK_BYTES) {
-        let length_at = out.len();
-        let start = length_at + 4;
-        out.resize(start + snap::raw::max_compress_len(block.len()), 0);
-        let length = encoder.compress(block, &mut out[start..]).expect("32 KiB fit the space reserved");
-        out.truncate(start + length);
-        out[length_at..start].copy_from_slice(&(length as i32).to_be_bytes());
+/// Writes one framed stream of blocks of 32 KiB.
+pub(super) struct SnappyWriter {
+    out: Vec<u8>,
+    /// What is not a whole block yet.
+    block: Vec<u8>,
+    encoder: snap::raw::Encoder,
+}
+
+impl Default for SnappyWriter {
+    fn default() -> SnappyWriter {
+        let version = 1i32.to_be_bytes();
+        let out = [&MAGIC[..], &version, &version].concat();
+        SnappyWriter { out, block: Vec::new(), encoder: snap::raw::Encoder::new() }
     }
-    out
+}
+
+impl SnappyWriter {
+    /// Adds `data` to the stream.
+    pub(super) fn write(&mut self, mut data: &[u8]) {
+        while self.block.len() + data.len() >= BLOCK_BYTES {
+            let (fills, rest) = data.split_at(BLOCK_BYTES - self.block.len());
+            self.block.extend_from_slice(fills);
+            data = rest;
+            self.end_block();
+        }
+        self.block.extend_from_slice(data);
+    }
+
+    /// Ends the stream: all of it.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        if !self.block.is_empty() {
+            self.end_block();
+        }
+        self.out
+    }
+
+    fn end_block(&mut self) {
+        let length_at = self.out.len();
+        let start = length_at + 4;
+        self.out.resize(start + snap::raw::max_compress_len(self.block.len()), 0);
+        let length = self.encoder.compress(&self.block, &mut self.out[start..]);
+        let length = length.expect("32 KiB fit the space reserved");
+        self.out.truncate(start + length);
+        self.out[length_at..start].copy_from_slice(&(length as i32).to_be_bytes());
+        self.block.clear();
+    }
 }
 
 fn invalid(reason: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
@@ -179,6 +209,12 @@ mod tests {
         assert_eq!(unpack(&large), Err(CodecError::LimitExceeded { limit: 1000 }));
         let within_limit = [0xe7, 0x07, 0, b'a'];
         assert!(matches!(unpack(&within_limit), Err(CodecError::Corrupt { .. })));
+    }
+
+    fn compress(data: &[u8]) -> Vec<u8> {
+        let mut writer = SnappyWriter::default();
+        writer.write(data);
+        writer.finish()
     }
 
     fn unpack(data: &[u8]) -> Result<Vec<u8>, CodecError> {

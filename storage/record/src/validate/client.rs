@@ -4,15 +4,19 @@
 //! same error from both. They need CPU in proportion to the decompressed records; [`ClientBatchValidator`]
 //! does them in steps so that a core can serve others in between.
 //!
-//! Stricter than Kafka: offsets inside the batch must be 0, 1, 2, …, and nothing may follow the batch.
+//! Stricter than Kafka: offsets inside the batch must be 0, 1, 2, … and each record as long as it says, whatever the
+//! codec, and nothing may follow the batch, where Kafka takes the batch and drops what is cut short behind it.
+//! What Kafka answers with UNKNOWN_SERVER_ERROR, because nobody expects it there, has a code of its own here;
+//! none that a producer would try again.
 
 use bytes::Bytes;
 
+use super::recompressing::{Recompression, Recompressor};
 use super::refusal::{InvalidBatch, RecordError};
 use super::verdict::Verdict;
 use crate::batch::{
-    AT_CRC_COVERS, BatchError, BatchHeader, HEADER_BYTES_TO_MAGIC, ReadError, RecordReader, TimestampType,
-    ValidBatch, announced_size,
+    AT_CRC_COVERS, BatchError, BatchHeader, ReadError, RecordReader, TimestampType, ValidBatch,
+    announced_size,
 };
 use crate::codec::{CodecError, Compression, kafka_reads_lz4};
 use crate::ids::{Offset, Timestamp};
@@ -22,6 +26,8 @@ use crate::ids::{Offset, Timestamp};
 pub struct ProduceRules {
     /// `max.message.bytes`.
     pub max_batch_bytes: usize,
+    /// `segment.bytes`: a batch has to fit into a segment.
+    pub segment_bytes: usize,
     /// Whether `cleanup.policy` has `compact`: every record needs a key.
     pub compacted: bool,
     /// `message.timestamp.type`; the producer's timestamps matter only for CreateTime.
@@ -34,12 +40,14 @@ pub struct ProduceRules {
     pub zstd_allowed: bool,
     /// The most bytes the records may decompress to.
     pub decompressed_limit: usize,
+    /// The codec of stored batches; `None` for that of the producer.
+    pub recompress: Option<Recompression>,
 }
 
 /// A batch that may be appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientBatch {
-    /// The batch as it came: base offset 0, no leader epoch.
+    /// The batch as it came, but in the topic's codec: base offset 0.
     pub batch: ValidBatch,
     /// The largest timestamp of its records, in ms; -1 where none has one. The header's may differ.
     pub max_timestamp: i64,
@@ -83,9 +91,21 @@ pub enum Progress {
 
 #[derive(Debug)]
 enum Phase {
-    Header { records: Bytes },
-    Checksum { batch: Bytes, header: BatchHeader, crc: u32, at: usize },
-    Records { batch: ValidBatch, reader: Box<RecordReader>, verdict: Verdict },
+    Header {
+        records: Bytes,
+    },
+    Checksum {
+        batch: Bytes,
+        header: BatchHeader,
+        crc: u32,
+        at: usize,
+    },
+    Records {
+        batch: ValidBatch,
+        reader: Box<RecordReader>,
+        verdict: Verdict,
+        anew: Option<Box<Recompressor>>,
+    },
     Done,
 }
 
@@ -128,15 +148,26 @@ impl ClientBatchValidator {
                     false => Phase::Checksum { batch, header, crc, at: end },
                 };
             }
-            Phase::Records { batch, mut reader, mut verdict } => {
-                let start = reader.bytes_read();
-                while reader.bytes_read() - start < *left {
-                    let Some(record) = reader.next() else { return verdict.pronounce(batch).map(Some) };
+            Phase::Records { batch, mut reader, mut verdict, mut anew } => {
+                let mut spent = 0;
+                while spent < *left {
+                    if let Some(anew) = anew.as_mut().filter(|anew| anew.is_behind()) {
+                        spent += anew.step();
+                        continue;
+                    }
+                    let Some(record) = reader.next() else {
+                        let taken = verdict.pronounce(batch)?;
+                        return in_topics_codec(taken, anew, &self.rules).map(Some);
+                    };
                     let record = record.map_err(|error| unreadable(&error))?;
                     verdict.check(&record, batch.header(), &self.rules, self.now)?;
+                    if let Some(anew) = &mut anew {
+                        anew.take(&record);
+                    }
+                    spent += record.encoded.len();
                 }
                 *left = 0;
-                self.phase = Phase::Records { batch, reader, verdict };
+                self.phase = Phase::Records { batch, reader, verdict, anew };
             }
             Phase::Done => panic!("a batch is judged once"),
         }
@@ -154,10 +185,38 @@ impl ClientBatchValidator {
         let reader = batch.reader(self.rules.decompressed_limit).map_err(|error| undecodable(&error))?;
         if header.compression() == Ok(Compression::Lz4) && !kafka_reads_lz4(&batch.section()) {
             let message = "the lz4 data is not a frame of independent blocks, which consumers need";
-            return Err(InvalidBatch::new(RecordError::CorruptMessage, message));
+            return Err(InvalidBatch::new(RecordError::InvalidRecord, message));
         }
-        Ok(Phase::Records { batch, reader: Box::new(reader), verdict: Verdict::default() })
+        let anew = Recompressor::of(&header, self.rules.recompress).map(Box::new);
+        Ok(Phase::Records { batch, reader: Box::new(reader), verdict: Verdict::default(), anew })
     }
+}
+
+/// The end of a good batch: it is in the topic's codec and may have become too large by it.
+fn in_topics_codec(
+    taken: ClientBatch,
+    anew: Option<Box<Recompressor>>,
+    rules: &ProduceRules,
+) -> Result<ClientBatch, InvalidBatch> {
+    let batch = match anew {
+        Some(anew) => anew.finish(taken.batch.header()),
+        None => taken.batch,
+    };
+    let size = batch.bytes().len();
+    check_size(size, rules)?;
+    if size > rules.segment_bytes {
+        let message = format!("the batch has {size} bytes; segment.bytes is {}", rules.segment_bytes);
+        return Err(InvalidBatch::new(RecordError::RecordListTooLarge, message));
+    }
+    Ok(ClientBatch { batch, ..taken })
+}
+
+fn check_size(size: usize, rules: &ProduceRules) -> Result<(), InvalidBatch> {
+    if size <= rules.max_batch_bytes {
+        return Ok(());
+    }
+    let message = format!("the batch has {size} bytes; max.message.bytes allows {}", rules.max_batch_bytes);
+    Err(InvalidBatch::new(RecordError::MessageTooLarge, message))
 }
 
 /// Everything that comes before the CRC: one batch, of format 2, not too large, from a client.
@@ -171,7 +230,7 @@ fn check_shape(records: &Bytes, rules: &ProduceRules) -> Result<BatchHeader, Inv
         Err(error) => return Err(InvalidBatch::new(RecordError::CorruptMessage, error.to_string())),
     };
     if size < records.len() {
-        return Err(InvalidBatch::new(RecordError::InvalidRecord, after_batch(&records[size..])));
+        return Err(after_batch(&records[size..]));
     }
     let header = BatchHeader::parse(records)
         .map_err(|error| InvalidBatch::new(RecordError::CorruptMessage, error.to_string()))?;
@@ -187,19 +246,22 @@ fn check_shape(records: &Bytes, rules: &ProduceRules) -> Result<BatchHeader, Inv
         let message = format!("the base offset of a new batch must be 0, but it is {}", header.base_offset);
         return Err(InvalidBatch::new(RecordError::InvalidRecord, message));
     }
-    if size > rules.max_batch_bytes {
-        let message =
-            format!("the batch has {size} bytes; max.message.bytes allows {}", rules.max_batch_bytes);
-        return Err(InvalidBatch::new(RecordError::MessageTooLarge, message));
-    }
+    check_size(size, rules)?;
     Ok(header)
 }
 
-fn after_batch(rest: &[u8]) -> String {
-    if rest.len() < HEADER_BYTES_TO_MAGIC {
-        return format!("{} bytes follow the record batch", rest.len());
+fn after_batch(rest: &[u8]) -> InvalidBatch {
+    match announced_size(rest) {
+        Err(error) => InvalidBatch::new(RecordError::CorruptMessage, error.to_string()),
+        Ok(None) => {
+            let message = format!("{} bytes follow the record batch", rest.len());
+            InvalidBatch::new(RecordError::InvalidRecord, message)
+        }
+        Ok(Some(_)) => {
+            let message = "there is more than one record batch for the partition";
+            InvalidBatch::new(RecordError::InvalidRecord, message)
+        }
     }
-    "there is more than one record batch for the partition".to_owned()
 }
 
 /// What the header says, once its CRC shows that it is what the client wrote.
@@ -223,10 +285,6 @@ fn check_header(header: &BatchHeader) -> Result<(), InvalidBatch> {
     if header.has_producer_id() && base_sequence.0 < 0 {
         return invalid(format!("producer {producer_id} sent a batch with the sequence {base_sequence}"));
     }
-    if header.timestamp_type() == TimestampType::LogAppendTime {
-        let message = "a producer may not set the timestamp type LogAppendTime";
-        return Err(InvalidBatch::new(RecordError::InvalidTimestamp, message));
-    }
     Ok(())
 }
 
@@ -239,7 +297,8 @@ fn unreadable(error: &ReadError) -> InvalidBatch {
 
 fn undecodable(error: &CodecError) -> InvalidBatch {
     let code = match error {
-        CodecError::Corrupt { .. } => RecordError::CorruptMessage,
+        // The CRC fits, so that to send it again would not help: CORRUPT_MESSAGE would make producers do so.
+        CodecError::Corrupt { .. } => RecordError::InvalidRecord,
         CodecError::LimitExceeded { .. } => RecordError::MessageTooLarge,
         CodecError::UnknownId(_) | CodecError::UnknownName(_) => RecordError::UnsupportedCompression,
     };
@@ -257,12 +316,14 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_700_000_000_000);
     const RULES: ProduceRules = ProduceRules {
         max_batch_bytes: 1_048_588,
+        segment_bytes: 1 << 30,
         compacted: false,
         timestamp_type: TimestampType::CreateTime,
         before_max_ms: i64::MAX,
         after_max_ms: 3_600_000,
         zstd_allowed: true,
         decompressed_limit: 10_000_000,
+        recompress: None,
     };
 
     #[test]
@@ -308,7 +369,7 @@ mod tests {
     #[test]
     fn what_a_header_may_not_say() {
         type Change = fn(&mut BatchHeader);
-        let cases: [(Change, RecordError); 9] = [
+        let cases: [(Change, RecordError); 8] = [
             (|header| header.base_offset = Offset(1), RecordError::InvalidRecord),
             (|header| header.last_offset_delta = 1, RecordError::InvalidRecord),
             (|header| header.last_offset_delta = -1, RecordError::InvalidRecord),
@@ -316,7 +377,6 @@ mod tests {
             (|header| header.record_count = i32::MIN, RecordError::InvalidRecord),
             (|header| header.attributes = header.attributes.control(), RecordError::InvalidRecord),
             (|header| header.producer_id = ProducerId(5), RecordError::InvalidRecord),
-            (|header| header.attributes = Attributes(8), RecordError::InvalidTimestamp),
             (|header| header.attributes = Attributes(5), RecordError::UnsupportedCompression),
         ];
         for (index, (edit, expected)) in cases.into_iter().enumerate() {
@@ -383,6 +443,28 @@ mod tests {
     }
 
     #[test]
+    fn a_producer_may_say_log_append_time_only_where_its_timestamp_counts_anyway() {
+        let says_so =
+            |time| change(batch(&[record(b"k", time); 2]), |header| header.attributes = Attributes(8));
+        let taken = client_batch(says_so(NOW.0), &RULES, NOW).unwrap();
+        assert_eq!(taken.max_timestamp, NOW.0);
+        let appended = ProduceRules { timestamp_type: TimestampType::LogAppendTime, ..RULES };
+        for (time, rules) in [(NOW.0, &appended), (-1, &RULES)] {
+            let refused = refusal(says_so(time), rules);
+            assert_eq!(refused.error, RecordError::InvalidTimestamp);
+            assert_eq!(refused.record_errors.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [0, 1]);
+        }
+    }
+
+    #[test]
+    fn a_batch_has_to_fit_into_a_segment() {
+        let rules = ProduceRules { segment_bytes: good().len(), ..RULES };
+        assert!(client_batch(good(), &rules, NOW).is_ok());
+        let rules = ProduceRules { segment_bytes: good().len() - 1, ..RULES };
+        assert_eq!(refusal(good(), &rules).error, RecordError::RecordListTooLarge);
+    }
+
+    #[test]
     fn only_the_first_hundred_bad_records_are_named() {
         let rules = ProduceRules { before_max_ms: 0, ..RULES };
         let refused = refusal(batch(&vec![record(b"k", 0); 5000]), &rules);
@@ -414,12 +496,12 @@ mod tests {
     }
 
     #[test]
-    fn data_that_its_codec_refuses_is_corrupt() {
+    fn data_that_its_codec_refuses_is_not_to_be_sent_again() {
         for codec in &Compression::ALL[1..] {
             let bytes = change(reseal(good(), b"\x07not compressed", 1), |header| {
                 header.attributes = header.attributes.with_compression(*codec);
             });
-            assert_eq!(refusal(bytes, &RULES).error, RecordError::CorruptMessage, "{codec}");
+            assert_eq!(refusal(bytes, &RULES).error, RecordError::InvalidRecord, "{codec}");
         }
     }
 
@@ -442,7 +524,7 @@ mod tests {
             header.attributes = header.attributes.with_compression(Compression::Lz4);
         });
         let refused = refusal(bytes, &RULES);
-        assert_eq!(refused.error, RecordError::CorruptMessage);
+        assert_eq!(refused.error, RecordError::InvalidRecord);
         assert!(refused.message.contains("independent"), "{}", refused.message);
     }
 

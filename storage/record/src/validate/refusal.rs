@@ -9,6 +9,8 @@ pub enum RecordError {
     CorruptMessage,
     /// `MESSAGE_TOO_LARGE`.
     MessageTooLarge,
+    /// `RECORD_LIST_TOO_LARGE`: no segment holds it.
+    RecordListTooLarge,
     /// `INVALID_TIMESTAMP`.
     InvalidTimestamp,
     /// `UNSUPPORTED_COMPRESSION_TYPE`.
@@ -23,6 +25,7 @@ impl RecordError {
         match self {
             RecordError::CorruptMessage => 2,
             RecordError::MessageTooLarge => 10,
+            RecordError::RecordListTooLarge => 18,
             RecordError::InvalidTimestamp => 32,
             RecordError::UnsupportedCompression => 76,
             RecordError::InvalidRecord => 87,
@@ -57,11 +60,12 @@ mod tests {
         let codes = [
             RecordError::CorruptMessage,
             RecordError::MessageTooLarge,
+            RecordError::RecordListTooLarge,
             RecordError::InvalidTimestamp,
             RecordError::UnsupportedCompression,
             RecordError::InvalidRecord,
         ]
         .map(RecordError::code);
-        assert_eq!(codes, [2, 10, 32, 76, 87]);
+        assert_eq!(codes, [2, 10, 18, 32, 76, 87]);
     }
 }

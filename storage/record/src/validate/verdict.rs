@@ -57,8 +57,13 @@ impl Verdict {
         if rules.compacted && record.key.is_none() {
             let message = || format!("record {index} has no key, which a compacted topic needs");
             self.reject(index, RecordError::InvalidRecord, message);
-        } else if rules.timestamp_type == TimestampType::CreateTime && !in_range(timestamp, rules, now) {
-            let message = || out_of_range(index, timestamp, rules, now);
+        } else if rules.timestamp_type == TimestampType::CreateTime && timestamp != Timestamp::NONE.0 {
+            if !in_range(timestamp, rules, now) {
+                let message = || out_of_range(index, timestamp, rules, now);
+                self.reject(index, RecordError::InvalidTimestamp, message);
+            }
+        } else if header.timestamp_type() == TimestampType::LogAppendTime {
+            let message = || format!("record {index} says LogAppendTime, which only the broker may");
             self.reject(index, RecordError::InvalidTimestamp, message);
         }
         if timestamp > self.max_timestamp {
@@ -95,11 +100,9 @@ impl Verdict {
     }
 }
 
-/// A record without a timestamp is never out of range.
 fn in_range(timestamp: i64, rules: &ProduceRules, now: Timestamp) -> bool {
-    timestamp == Timestamp::NONE.0
-        || (now.0.saturating_sub(timestamp) <= rules.before_max_ms
-            && timestamp.saturating_sub(now.0) <= rules.after_max_ms)
+    now.0.saturating_sub(timestamp) <= rules.before_max_ms
+        && timestamp.saturating_sub(now.0) <= rules.after_max_ms
 }
 
 fn out_of_range(index: i32, timestamp: i64, rules: &ProduceRules, now: Timestamp) -> String {
