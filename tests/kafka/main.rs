@@ -5,6 +5,7 @@ mod appends;
 mod begun_again;
 mod ended_log;
 mod failover;
+mod interchange;
 mod kit_itself;
 mod mirror_bytes;
 mod mirror_commands;

@@ -54,6 +54,14 @@ impl Source {
     }
 }
 
+/// Copies the directory with the data set, which the first caller makes.
+///
+/// # Panics
+/// Where the set cannot be made.
+pub fn copy_into(directory: &Path) {
+    copy_directory(&built(), directory);
+}
+
 /// Fills a running cluster with the same kinds of partitions. `broker_epoch` raises the leader epochs of a
 /// cluster of one. `controller` is `-` where there is none to ask: then cleaners must be off before anything is
 /// compared.
