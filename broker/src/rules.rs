@@ -22,7 +22,7 @@ pub struct TopicRules {
     pub log: Arc<LogConfig>,
     /// `max.message.bytes`.
     pub max_message_bytes: usize,
-    /// `max.decompressed.message.bytes`.
+    /// `max.decompressed.message.bytes`: of one record.
     pub max_decompressed_bytes: usize,
     /// What compaction acts on, where `cleanup.policy` includes compact, so that every record has a key.
     pub compaction: Option<CompactionRules>,

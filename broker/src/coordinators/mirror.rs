@@ -159,6 +159,7 @@ fn append(
         after_max_ms: i64::MAX,
         zstd_allowed: true,
         decompressed_limit: limits::COORDINATOR_BATCH_BYTES,
+        record_max: usize::MAX,
         recompress: None,
     };
     let batch = client_batch(batch_of(records, now), &rules, now).map_err(|invalid| {

@@ -187,7 +187,8 @@ fn produce_rules(rules: &TopicRules, api_version: i16) -> ProduceRules {
         before_max_ms: rules.timestamp_before_max_ms,
         after_max_ms: rules.timestamp_after_max_ms,
         zstd_allowed: api_version >= ZSTD,
-        decompressed_limit: rules.max_decompressed_bytes.min(limits::DECOMPRESSED_BATCH_BYTES),
+        decompressed_limit: limits::DECOMPRESSED_BATCH_BYTES,
+        record_max: rules.max_decompressed_bytes,
         recompress: rules.recompress,
     }
 }

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
+use tarn_wire::ErrorCode;
 use tarn_wire::messages::describe_producers_response::{PartitionResponse, ProducerState, TopicResponse};
 use tarn_wire::messages::{DescribeProducersRequest, DescribeProducersResponse};
-use tarn_wire::{ErrorCode, Str};
 
 use crate::core::Core;
 use crate::envelope::{ActiveProducer, Envelope};
@@ -46,12 +46,7 @@ fn partition_response(
             active_producers: producers.into_iter().map(state).collect(),
             ..Default::default()
         },
-        Err(error) => PartitionResponse {
-            partition_index,
-            error_code: error.0,
-            error_message: Some(Str::from(error.name().to_owned())),
-            ..Default::default()
-        },
+        Err(error) => PartitionResponse { partition_index, error_code: error.0, ..Default::default() },
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_lite::future::{block_on, poll_once};
 use tarn_image::DesiredState;
 use tarn_image::mirrors::Truncation;
+use tarn_log::producers::MarkerRule;
 use tarn_log::{Descriptors, FlushJob, FlushPolicy, Log, LogConfig, LogDir, RealDisk};
 use tarn_mirror::local_cluster::{Gate, GateOrder, KnownState, LocalError, MirrorAppend, MirrorAppended};
 use tarn_record::builder::{BatchBuilder, EndTransaction, Outcome, Record, end_transaction_marker};
@@ -17,7 +18,7 @@ use tarn_runtime::channel::{Reply, reply};
 use tempfile::TempDir;
 
 use super::*;
-use crate::envelope::{Acks, AppendRequest, FetchRead, Produced};
+use crate::envelope::{Acks, AppendRequest, FetchRead, Marker, MarkerRequest, Produced};
 use crate::interest::{InterestId, Scope, Wanted};
 use crate::lookups::{ends, set_gates, set_known_states};
 use crate::replica::{Binding, Isolation, Leadership};
@@ -249,6 +250,47 @@ fn a_transaction_that_a_crash_made_us_read_again_holds_back_no_reader_below_the_
     assert_eq!((replica.high_watermark(), replica.last_stable_offset()), (Offset(2), Offset(2)));
 }
 
+#[test]
+fn a_marker_is_answered_when_it_is_committed_and_tells_who_watches() {
+    let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::Group });
+    world.lead(0, ALONE);
+    let wake = Flag::default();
+    world.fetch(&wake, Scope::All, ErrorCode::NONE);
+    let mut answer = world.mark(0, 0);
+    assert_eq!(at_once(&mut answer), None, "it is not on the disk");
+    world.fetch(&wake, Scope::News, ErrorCode::NONE);
+    world.partitions.arm(SESSION, &wake);
+    let jobs = world.partitions.flush_jobs();
+    world.run(jobs);
+    let answered = at_once(&mut answer).expect("it is committed");
+    assert_eq!((answered.error, answered.base_offset), (ErrorCode::NONE, Offset(0)));
+    assert!(wake.is_raised());
+    let mut fenced = world.mark(0, -1);
+    assert_eq!(
+        at_once(&mut fenced).map(|answered| answered.error),
+        Some(ErrorCode::TRANSACTION_COORDINATOR_FENCED)
+    );
+}
+
+#[test]
+fn a_marker_needs_the_minimum_of_replicas_in_sync() {
+    let mut world = World::new(Rules { min_in_sync: 2, flush: FlushPolicy::None });
+    world.lead(0, Leadership { epoch: Epoch(1), replicas: 3, in_sync: 1 });
+    let mut refused = world.mark(0, 0);
+    assert_eq!(at_once(&mut refused).map(|answered| answered.error), Some(ErrorCode::NOT_ENOUGH_REPLICAS));
+    assert_eq!(world.replica(0).log().end(), Offset(0));
+}
+
+#[test]
+fn a_marker_for_a_mirrored_partition_is_answered_and_not_appended() {
+    let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::None });
+    world.lead(0, ALONE);
+    world.bind(0, 1);
+    let mut answer = world.mark(0, 0);
+    assert_eq!(at_once(&mut answer).map(|answered| answered.error), Some(ErrorCode::NONE));
+    assert_eq!(world.replica(0).log().end(), Offset(0));
+}
+
 /// The partitions of one topic.
 struct World {
     partitions: Partitions,
@@ -336,6 +378,21 @@ impl World {
         answer
     }
 
+    /// Ends a transaction of producer 7 as a coordinator of this epoch says.
+    fn mark(&mut self, partition: i32, coordinator_epoch: i32) -> Reply<Vec<Produced>> {
+        let (slot, answer) = reply();
+        let end = EndTransaction {
+            producer_id: ProducerId(7),
+            producer_epoch: ProducerEpoch(0),
+            coordinator_epoch,
+            outcome: Outcome::Abort,
+        };
+        let items = vec![(self.partition(partition), Marker { end, rule: MarkerRule::SameEpoch })];
+        let request = MarkerRequest { items, deadline_ms: 1000, reply: slot };
+        self.partitions.append_markers(request, NOW, |_| ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        answer
+    }
+
     /// Sends one record; what is answered at once.
     fn produce(&mut self, partition: i32, acks: Acks) -> Option<Produced> {
         at_once(&mut self.send(partition, acks))
@@ -394,6 +451,7 @@ fn one_record() -> ClientBatch {
         after_max_ms: i64::MAX,
         zstd_allowed: true,
         decompressed_limit: 1000,
+        record_max: usize::MAX,
         recompress: None,
     };
     client_batch(batch.build(), &rules, NOW).expect("it is a batch")

@@ -51,6 +51,7 @@ fn kafkas_batches_pass_validation_and_hold_kafkas_records() {
         after_max_ms: 3_600_000,
         zstd_allowed: true,
         decompressed_limit: 1 << 20,
+        record_max: usize::MAX,
         recompress: None,
     };
     for (hex, codec) in [NONE, GZIP, SNAPPY, LZ4, ZSTD].into_iter().zip(Compression::ALL) {

@@ -50,6 +50,7 @@ fn what_a_topic_demands_is_demanded_as_kafka_does() {
     both.create("tight.appended", 9, &[&tight[..], &["message.timestamp.type=LogAppendTime"]].concat());
     both.create("tight.compacted", 9, &[&tight[..], &["cleanup.policy=compact"]].concat());
     both.create("small", 9, &["max.message.bytes=200"]);
+    both.create("unpacked", 9, &["max.decompressed.message.bytes=1000"]);
     both.create("large", 9, &["max.message.bytes=4000000", "segment.bytes=1048576"]);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later");
     let now = now.as_millis() as i64;
@@ -61,7 +62,7 @@ fn what_a_topic_demands_is_demanded_as_kafka_does() {
     };
     let keyless = [(None, now), (Some("k"), now), (None, now), (None, now), (None, now)];
     let hour = 3_600_000;
-    let cases: [(&str, &str, Bytes); 19] = [
+    let cases: [(&str, &str, Bytes); 23] = [
         ("compacted", "with keys", good(none)),
         ("compacted", "without keys", batch_of(none, &keyless)),
         ("compacted", "without keys, gzip", batch_of(Compression::Gzip, &keyless)),
@@ -83,6 +84,10 @@ fn what_a_topic_demands_is_demanded_as_kafka_does() {
         ("small", "small enough", batch_of(none, &[(Some("k"), now)])),
         ("small", "too large", batch_of(none, &[(Some("k"), now); 20])),
         ("small", "too large and damaged", with_byte(&batch_of(none, &[(Some("k"), now); 20]), 20, 0)),
+        ("unpacked", "many small records", batch_of(Compression::Gzip, &[(Some("k"), now); 100])),
+        ("unpacked", "one large record", batch_of(Compression::Gzip, &[(Some(&long[..2000]), now)])),
+        ("unpacked", "one of almost the size", batch_of(Compression::Gzip, &[(Some(&long[..950]), now)])),
+        ("unpacked", "one large record, not packed", batch_of(none, &[(Some(&long[..2000]), now)])),
         ("large", "too large for a segment", batch_of(none, &[(Some(&long), now)])),
         (
             "large",

@@ -85,7 +85,11 @@ fn a_producer_is_known_again_after_a_restart() {
 fn a_producer_without_a_name_gets_an_id_and_may_write_transactions_until_there_is_a_coordinator() {
     let mut both = Both::start(&[UNVERIFIED]);
     both.create("t", 1, &[]);
-    let request = InitProducerIdRequest { transaction_timeout_ms: 60_000, ..Default::default() };
+    let request = InitProducerIdRequest {
+        transactional_id: None,
+        transaction_timeout_ms: 60_000,
+        ..Default::default()
+    };
     let given = [&mut both.kafka, &mut both.tarn].map(|client| -> InitProducerIdResponse {
         tarn_tests::waiting::until_some("a producer id", super::LED, || {
             let given = client.call(4, &request);

@@ -135,5 +135,6 @@ const RULES: ProduceRules = ProduceRules {
     after_max_ms: i64::MAX,
     zstd_allowed: true,
     decompressed_limit: 1 << 20,
+    record_max: usize::MAX,
     recompress: None,
 };

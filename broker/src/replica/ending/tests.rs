@@ -600,6 +600,7 @@ pub(crate) fn of_client(batch: &ValidBatch) -> ClientBatch {
         after_max_ms: i64::MAX,
         zstd_allowed: true,
         decompressed_limit: 1000,
+        record_max: usize::MAX,
         recompress: None,
     };
     client_batch(batch.bytes().clone(), &rules, NOW).expect("it is a batch")

@@ -601,7 +601,7 @@ mod tests {
             ("log.retention.hours", "5"),
             ("log.retention.bytes", "5"),
             ("log.cleaner.delete.retention.ms", "5"),
-            ("compression.type", "zstd"),
+            ("compression.lz4.level", "5"),
             ("unclean.leader.election.enable", "true"),
             ("log.retention.check.interval.ms", "5"),
             ("replica.lag.time.max.ms", "5"),

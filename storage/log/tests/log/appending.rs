@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use tarn_log::producers::MarkerRule;
 use tarn_log::{
     AppendError, Descriptors, FirstBatch, FlushPolicy, Log, LogConfig, LogDir, ReadError, RealDisk,
 };
 use tarn_record::{
-    BatchBuilder, Compression, Epoch, Offset, Outcome, PartitionIndex, Record, Timestamp, TimestampType,
-    ValidBatch,
+    BatchBuilder, Compression, EndTransaction, Epoch, Offset, Outcome, PartitionIndex, ProducerEpoch,
+    ProducerId, Record, Timestamp, TimestampType, ValidBatch,
 };
 
 use crate::world::*;
@@ -242,6 +243,33 @@ fn an_open_transaction_holds_back_the_last_stable_offset_and_an_aborted_one_is_l
         aborted.iter().map(|one| (one.producer_id.0, one.first_offset.0, one.last_offset.0)).collect();
     assert_eq!(aborted, [(1, 5, 9)]);
     assert!(log.aborted_transactions(Offset(10), log.end()).unwrap().is_empty());
+}
+
+#[test]
+fn a_marker_of_a_replaced_producer_or_coordinator_is_refused_and_changes_nothing() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    let sent = Idempotent { id: 1, epoch: 3, sequence: 0, transactional: true }.batch(0, 2, -1);
+    log.append_as_leader(&client_of(sent), Epoch(0), TimestampType::CreateTime, NOW).unwrap();
+    let end = |producer_epoch, coordinator_epoch| EndTransaction {
+        producer_id: ProducerId(1),
+        producer_epoch: ProducerEpoch(producer_epoch),
+        outcome: Outcome::Abort,
+        coordinator_epoch,
+    };
+    let mut append = |end: &EndTransaction, rule, kind| log.append_marker(end, rule, Epoch(0), kind, NOW);
+    let (same, create) = (MarkerRule::SameEpoch, TimestampType::CreateTime);
+    assert_eq!(append(&end(2, 5), same, create).unwrap_err().code(), 47);
+    assert_eq!(append(&end(3, 5), MarkerRule::BumpedEpoch, create).unwrap_err().code(), 47);
+    let appended = append(&end(3, 5), same, TimestampType::LogAppendTime).unwrap();
+    assert_eq!((appended.first, appended.bytes, appended.log_append_time), (Offset(2), 78, NOW));
+    assert_eq!(append(&end(3, 4), same, create).unwrap_err().code(), 52);
+    assert_eq!(log.end(), Offset(3));
+    let stored = read_all(&log, Offset(2), 1 << 20);
+    assert_eq!(stored[0].header().timestamp_type(), TimestampType::LogAppendTime);
+    let control = tarn_record::ControlRecord::parse(&stored[0]).unwrap();
+    assert_eq!(control.coordinator_epoch, Some(5));
+    assert_eq!(log.aborted_transactions(Offset(0), log.end()).unwrap().len(), 1);
 }
 
 /// Transactions of two records one after the other, some that overlap, all of them aborted.

@@ -38,6 +38,7 @@ pub struct RecordReader {
     index: i32,
     count: i32,
     taken: usize,
+    record_max: usize,
     finished: bool,
 }
 
@@ -65,7 +66,19 @@ impl RecordReader {
                 Section::Compressed { decoder, window: Vec::new(), at: 0 }
             }
         };
-        Ok(RecordReader { section, index: 0, count: count.max(0), taken: 0, finished: false })
+        Ok(RecordReader {
+            section,
+            index: 0,
+            count: count.max(0),
+            taken: 0,
+            record_max: usize::MAX,
+            finished: false,
+        })
+    }
+
+    /// The same, but a record that is longer than `max` bytes is an error before it is decompressed.
+    pub fn with_record_max(self, max: usize) -> RecordReader {
+        RecordReader { record_max: max, ..self }
     }
 
     /// The next record; `None` after the last or after an error. Bytes after the last record are an error.
@@ -79,7 +92,7 @@ impl RecordReader {
             return self.check_end().err().map(Err);
         }
         let index = self.index;
-        match self.section.take_record() {
+        match self.section.take_record(self.record_max) {
             Ok(record) => {
                 self.index += 1;
                 self.taken += record.encoded.len();
@@ -123,9 +136,9 @@ impl Fault {
 
 impl Section {
     #[inline]
-    fn take_record(&mut self) -> Result<RecordView<'_>, Fault> {
+    fn take_record(&mut self, max: usize) -> Result<RecordView<'_>, Fault> {
         if let Section::Compressed { .. } = self {
-            self.decompress_record()?;
+            self.decompress_record(max)?;
         }
         let (unread, at) = match self {
             Section::Plain { bytes, at } => (&bytes[*at..], at),
@@ -137,12 +150,12 @@ impl Section {
     }
 
     /// Brings the whole next record into the window.
-    fn decompress_record(&mut self) -> Result<(), Fault> {
+    fn decompress_record(&mut self, max: usize) -> Result<(), Fault> {
         let start = self.available(MAX_I32_BYTES).map_err(Fault::Codec)?;
         if start.is_empty() {
             return Err(Fault::Record(RecordFault::CutShort));
         }
-        let size = encoded_size(start).map_err(Fault::Record)?;
+        let size = encoded_size(start, max).map_err(Fault::Record)?;
         self.available(size).map(|_| ()).map_err(Fault::Codec)
     }
 

@@ -65,6 +65,9 @@ pub enum RecordFault {
     /// The record's length counts bytes that belong to no field.
     #[error("has {0} bytes after its last header")]
     BytesLeft(usize),
+    /// A compressed record that is longer than the reader allows.
+    #[error("has {0} bytes decompressed, more than the {1} allowed")]
+    TooLarge(usize, usize),
     /// Bytes follow the last record.
     #[error("would be one more than the batch announces")]
     TooMany,
@@ -129,11 +132,15 @@ impl<'a> Iterator for HeaderViews<'a> {
 impl ExactSizeIterator for HeaderViews<'_> {}
 
 /// The size of the record at the front of `bytes`, its length field included, where `bytes` hold that
-/// field.
-pub(super) fn encoded_size(bytes: &[u8]) -> Result<usize, RecordFault> {
+/// field and it says no more than `max`.
+pub(super) fn encoded_size(bytes: &[u8], max: usize) -> Result<usize, RecordFault> {
     let (length, rest) = read_i32(bytes).ok_or(RecordFault::BadNumber)?;
     let prefix = bytes.len() - rest.len();
-    usize::try_from(length).map(|length| prefix + length).map_err(|_| RecordFault::BadLength(length))
+    match usize::try_from(length) {
+        Ok(length) if length > max => Err(RecordFault::TooLarge(length, max)),
+        Ok(length) => Ok(prefix + length),
+        Err(_) => Err(RecordFault::BadLength(length)),
+    }
 }
 
 /// Reads one record and returns it with the bytes after it.

@@ -40,6 +40,8 @@ pub struct ProduceRules {
     pub zstd_allowed: bool,
     /// The most bytes the records may decompress to.
     pub decompressed_limit: usize,
+    /// `max.decompressed.message.bytes`: the most that one compressed record may be.
+    pub record_max: usize,
     /// The codec of stored batches; `None` for that of the producer.
     pub recompress: Option<Recompression>,
 }
@@ -183,6 +185,7 @@ impl ClientBatchValidator {
         check_header(&header)?;
         let batch = ValidBatch::checked_elsewhere(batch, header);
         let reader = batch.reader(self.rules.decompressed_limit).map_err(|error| undecodable(&error))?;
+        let reader = reader.with_record_max(self.rules.record_max);
         if header.compression() == Ok(Compression::Lz4) && !kafka_reads_lz4(&batch.section()) {
             let message = "the lz4 data is not a frame of independent blocks, which consumers need";
             return Err(InvalidBatch::new(RecordError::InvalidRecord, message));
@@ -323,6 +326,7 @@ mod tests {
         after_max_ms: 3_600_000,
         zstd_allowed: true,
         decompressed_limit: 10_000_000,
+        record_max: usize::MAX,
         recompress: None,
     };
 
@@ -502,6 +506,22 @@ mod tests {
                 header.attributes = header.attributes.with_compression(*codec);
             });
             assert_eq!(refusal(bytes, &RULES).error, RecordError::InvalidRecord, "{codec}");
+        }
+    }
+
+    #[test]
+    fn a_record_may_be_too_large_before_it_is_decompressed() {
+        let large = Record { value: Some(&[0; 1_000_000]), timestamp: NOW, ..Record::default() };
+        for codec in Compression::ALL {
+            let mut builder = BatchBuilder::new(Offset(0), codec);
+            builder.add(&record(b"k", NOW.0)).add(&large);
+            let limit = |record_max| ProduceRules { record_max, ..RULES };
+            let judged = client_batch(builder.build(), &limit(1000), NOW);
+            match codec {
+                Compression::None => assert!(judged.is_ok(), "what it decompresses to does not matter"),
+                _ => assert_eq!(judged.unwrap_err().error, RecordError::InvalidRecord, "{codec}"),
+            }
+            assert!(client_batch(builder.build(), &limit(1_000_100), NOW).is_ok());
         }
     }
 

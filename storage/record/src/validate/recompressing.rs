@@ -91,6 +91,7 @@ mod tests {
         after_max_ms: i64::MAX,
         zstd_allowed: true,
         decompressed_limit: 10_000_000,
+        record_max: usize::MAX,
         recompress: None,
     };
 
