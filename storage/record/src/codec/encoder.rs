@@ -12,7 +12,7 @@ pub struct Encoder(Codec);
 enum Codec {
     None(Vec<u8>),
     Gzip(flate2::write::GzEncoder<Vec<u8>>),
-    Snappy(snappy::SnappyWriter),
+    Snappy(Box<snappy::SnappyWriter>),
     Lz4(Box<lz4_flex::frame::FrameEncoder<Vec<u8>>>),
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
 }
@@ -27,7 +27,7 @@ impl Encoder {
         Encoder(match compression {
             Compression::None => Codec::None(Vec::new()),
             Compression::Gzip => Codec::Gzip(flate2::write::GzEncoder::new(Vec::new(), gzip_level(level))),
-            Compression::Snappy => Codec::Snappy(snappy::SnappyWriter::default()),
+            Compression::Snappy => Codec::Snappy(Box::default()),
             Compression::Lz4 => Codec::Lz4(Box::new(lz4())),
             Compression::Zstd => {
                 let encoder = zstd::stream::write::Encoder::new(Vec::new(), zstd_level(level));
