@@ -83,7 +83,6 @@ impl Broker {
         };
         let image = registration::wait_until_registered(&config, registration);
         directories::put_strays_aside(&log_dirs, &image);
-        directories::remove_leftovers(&log_dirs);
         let node = Node::new(config, cluster_id, Arc::new(log_dirs), controller.handle.clone(), flusher);
         node.set_mirrors(manager_handle.clone());
         let plan = Plan {

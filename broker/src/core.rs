@@ -12,18 +12,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tarn_image::{MetadataImage, TopicImage};
-use tarn_log::RemovalJob;
 use tarn_mirror::local_cluster::{LocalError, MirrorAppended};
 use tarn_quorum::{Answered, ImageUpdate, Undecided};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{Flag, LocalNotify, Receiver, Sender};
-use tarn_runtime::{CoreId, Queue, blocking, sleep, spawn, wall_clock_ms};
+use tarn_runtime::{CoreId, Queue, sleep, spawn, wall_clock_ms};
 use tarn_transport::remarks::Remarks;
 use tarn_wire::ErrorCode;
-use tracing::warn;
 
 use crate::coordinators::forgetting;
 use crate::coordinators::mirror::MirrorMachines;
+use crate::delete_records::{self, UnkeptStarts};
 use crate::envelope::{CheckpointEntry, Envelope};
 use crate::expiring::expire_producers;
 use crate::interest::InterestId;
@@ -31,12 +30,14 @@ use crate::metadata_view::MetadataView;
 use crate::node::Node;
 use crate::partitions::Partitions;
 use crate::published::Published;
+use crate::removing::{Removing, remove_when_due};
+use crate::retaining::delete_old_segments;
 use crate::router::Placement;
 use crate::rules::TopicRules;
 use crate::sessions::{Session, SessionLimits, Sessions};
 use crate::topic_changes::TopicChanges;
 use crate::unopened::Unopened;
-use crate::{closing, failing, flushing, limits, lookups, placing, stopping, truncating};
+use crate::{closing, dir_sizes, failing, flushing, limits, lookups, placing, stopping, truncating};
 
 /// One core of a broker.
 pub struct Core {
@@ -58,6 +59,8 @@ pub struct Core {
     flush_ended: LocalNotify,
     closing: Flag,
     openings: LocalNotify,
+    removing: Removing,
+    unkept_starts: UnkeptStarts,
     remarks: RefCell<Remarks<flushing::Again>>,
     refusals: RefCell<Remarks<i16>>,
     applied: Cell<Offset>,
@@ -91,6 +94,8 @@ impl Core {
             flush_ended: LocalNotify::default(),
             closing: Flag::default(),
             openings: LocalNotify::default(),
+            removing: Removing::default(),
+            unkept_starts: UnkeptStarts::default(),
             remarks: RefCell::default(),
             refusals: RefCell::default(),
             applied: Cell::new(Offset::NONE),
@@ -104,6 +109,9 @@ impl Core {
         spawn(Queue::Network, flushing::keep_promises(self.clone())).detach();
         spawn(Queue::Background, flushing::bound_recovery(self.clone())).detach();
         spawn(Queue::Background, expire_producers(self.clone())).detach();
+        spawn(Queue::Network, delete_records::keep_starts(self.clone())).detach();
+        spawn(Queue::Background, delete_old_segments(self.clone())).detach();
+        spawn(Queue::Background, remove_when_due(self.clone())).detach();
         spawn(Queue::Background, placing::keep_opening(self.clone())).detach();
         spawn(Queue::Background, self.clone().tick()).detach();
     }
@@ -292,6 +300,8 @@ impl Core {
             Envelope::EpochEnds(queries, reply) => {
                 let _ = reply.fill(lookups::epoch_ends(self, &queries));
             }
+            Envelope::DeleteRecords(orders, reply) => delete_records::delete(self, &orders, now, reply),
+            Envelope::DirSizes(described, reply) => dir_sizes::describe(self, described, reply),
             Envelope::Mirrored(appends, reply) => {
                 let absence = |partition| self.local_absence(partition);
                 let appended = self.partitions().append_mirrored(&appends, now, absence);
@@ -450,19 +460,21 @@ impl Core {
         }
     }
 
-    /// Removes the files that logs have let go.
+    /// Has the files removed that logs have let go, when their time has come.
     pub(crate) fn remove_files(&self) {
         let removals = self.partitions.borrow_mut().take_removals();
-        if removals.is_empty() {
-            return;
-        }
-        spawn(Queue::Background, async move {
-            let removed = blocking(move || removals.into_iter().try_for_each(RemovalJob::run)).await;
-            if !matches!(removed, Ok(Ok(()))) {
-                warn!(?removed, "files that no log has any more stay until the next start");
-            }
-        })
-        .detach();
+        let now_ms = self.clock_ms();
+        removals.into_iter().for_each(|removal| self.removing.later(removal, now_ms));
+    }
+
+    /// What waits to be removed.
+    pub(crate) fn removing(&self) -> &Removing {
+        &self.removing
+    }
+
+    /// Who waits for log starts to be on the disk.
+    pub(crate) fn unkept_starts(&self) -> &UnkeptStarts {
+        &self.unkept_starts
     }
 
     /// Answers the requests whose time is up. It never waits for anything but time.

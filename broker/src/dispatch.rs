@@ -15,8 +15,8 @@ use tarn_wire::{ApiKey, Cursor, Message, Request, RequestHeader, Response, encod
 
 use crate::core::Core;
 use crate::handlers::{
-    admin, configs, coordinators, fetch, metadata, mirrors, offsets, produce, producer_ids, producers,
-    txn_markers,
+    admin, configs, coordinators, delete_records, fetch, log_dirs, metadata, mirrors, offsets, produce,
+    producer_ids, producers, txn_markers,
 };
 
 type LocalBoxFuture<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
@@ -91,6 +91,9 @@ served! {
     DeleteTopicsRequest 1..=6 => |call: Call, request| later(call, move |call: Call| async move {
         frame(&call.header, &admin::delete_topics(&call, request).await)
     });
+    DeleteRecordsRequest 0..=2 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &delete_records::handle(call.core.clone(), request).await)
+    });
     InitProducerIdRequest 0..=5 => |call: Call, request| later(call, move |call: Call| async move {
         frame(&call.header, &producer_ids::init(&call.core, &request).await)
     });
@@ -103,6 +106,9 @@ served! {
     DescribeConfigsRequest 1..=4 => |call: Call, request: m::DescribeConfigsRequest| {
         ready(&call, &configs::describe(&call.core, &request))
     };
+    DescribeLogDirsRequest 1..=5 => |call: Call, request| later(call, move |call: Call| async move {
+        frame(&call.header, &log_dirs::describe(call.core.clone(), request).await)
+    });
     CreatePartitionsRequest 0..=3 => |call: Call, request| later(call, move |call: Call| async move {
         frame(&call.header, &admin::create_partitions(&call, request).await)
     });

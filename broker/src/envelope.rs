@@ -21,6 +21,8 @@ use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_wire::ErrorCode;
 
 use crate::coordinators::mirror::CoordinatorCall;
+use crate::delete_records::{DeleteOrder, Deleted};
+use crate::dir_sizes::{Described, DirSizes};
 use crate::interest::{FetchedPartition, InterestId, Scope, Wanted};
 use crate::replica::{Isolation, Replica};
 
@@ -43,6 +45,10 @@ pub enum Envelope {
     Offsets(Vec<OffsetQuery>, ReplySlot<Vec<OffsetAnswer>>),
     /// Look up where epochs end: partition, epoch known to the client, epoch asked for.
     EpochEnds(Vec<(TopicIdPartition, Epoch, Epoch)>, ReplySlot<Vec<EpochEndAnswer>>),
+    /// Delete records.
+    DeleteRecords(Vec<DeleteOrder>, ReplySlot<Vec<Deleted>>),
+    /// How large logs are.
+    DirSizes(Described, ReplySlot<DirSizes>),
     /// Append what a mirror fetched.
     Mirrored(Vec<MirrorAppend>, ReplySlot<Vec<MirrorAppended>>),
     /// Where logs begin and end.

@@ -40,6 +40,21 @@ pub const VALIDATION_SLICE_BYTES: usize = 256 * 1024;
 /// Bytes that a compressed batch may decompress to.
 pub const DECOMPRESSED_BATCH_BYTES: usize = 256 * 1024 * 1024;
 
+/// How long after its start a node looks for old segments first, where `log.retention.check.interval.ms` is longer.
+pub const FIRST_RETENTION_CHECK: Duration = Duration::from_secs(30);
+
+/// Segments that leave a log before other tasks of its core get their turn: each takes some renames.
+pub const SEGMENTS_DROPPED_AT_ONCE: usize = 8;
+
+/// Files that are unlinked before whoever else waits for that thread has its turn: about those of one segment.
+pub const FILES_REMOVED_AT_ONCE: usize = 5;
+
+/// The pause after them: the disk has other things to do too.
+pub const REMOVAL_PAUSE: Duration = Duration::from_millis(1);
+
+/// The shortest time that DeleteRecords waits for the disk, whatever it asks for, in milliseconds.
+pub const DELETE_RECORDS_WAIT_MS_MIN: u64 = 1000;
+
 /// How long to wait before a flush that found no room is tried again.
 pub const FULL_DISK_PAUSE: Duration = Duration::from_millis(500);
 

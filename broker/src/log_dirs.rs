@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tarn_log::checkpoints::OffsetCheckpoint;
 use tarn_log::log_dir::{FoundPartition, LogDirError, PartitionOffsets};
-use tarn_log::{LogDir, Opening};
+use tarn_log::{LogDir, Opening, RemovalJob};
 use tarn_record::{Offset, PartitionIndex, TopicId};
 use tracing::warn;
 
@@ -24,6 +24,7 @@ use crate::envelope::CheckpointEntry;
 pub use failed::Failure;
 
 mod failed;
+mod kept_starts;
 
 /// A partition by the name of its directory.
 type Name = (String, PartitionIndex);
@@ -59,6 +60,8 @@ struct Place {
 #[derive(Debug, Default)]
 struct Turn {
     is_over: bool,
+    /// Log starts that were written since the checkpoints were last begun; see `kept_starts`.
+    kept: HashMap<Name, Offset>,
 }
 
 /// How a log was left.
@@ -102,6 +105,11 @@ impl LogDirs {
     /// Every directory.
     pub fn dirs(&self) -> &[Arc<LogDir>] {
         &self.dirs
+    }
+
+    /// Those in `log.dirs`.
+    pub fn listed(&self) -> &[Arc<LogDir>] {
+        &self.dirs[..self.listed.min(self.dirs.len())]
     }
 
     /// The directory for a partition of a topic, and the log in it where there is one that is not open. A new
@@ -186,8 +194,9 @@ impl LogDirs {
     /// # Errors
     /// A directory that does not take them.
     pub fn make_way(&self, topic: &str, partition: PartitionIndex) -> Result<(), LogDirError> {
-        let turn = self.turn();
+        let mut turn = self.turn();
         let name = (topic.to_owned(), partition);
+        turn.kept.remove(&name);
         let gone: Vec<_> = self.places().gone.iter().filter(|(_, gone)| *gone == name).cloned().collect();
         for (index, name) in &gone {
             let dir = &self.dirs[*index];
@@ -240,7 +249,7 @@ impl LogDirs {
     /// A directory that does not take them.
     pub fn write_checkpoints(&self, entries: &[CheckpointEntry]) -> Result<(), LogDirError> {
         let turn = self.turn();
-        if turn.is_over { Ok(()) } else { self.write(entries) }
+        if turn.is_over { Ok(()) } else { self.write(entries, &turn.kept) }
     }
 
     /// Writes the checkpoint files for the last time: what others collected before comes too late.
@@ -250,11 +259,14 @@ impl LogDirs {
     pub fn write_last_checkpoints(&self, entries: &[CheckpointEntry]) -> Result<(), LogDirError> {
         let mut turn = self.turn();
         turn.is_over = true;
-        self.write(entries)
+        self.write(entries, &HashMap::new())
     }
 
-    fn write(&self, entries: &[CheckpointEntry]) -> Result<(), LogDirError> {
-        let (lines, gone) = self.lines(entries);
+    fn write(&self, entries: &[CheckpointEntry], kept: &HashMap<Name, Offset>) -> Result<(), LogDirError> {
+        let (mut lines, gone) = self.lines(entries);
+        for line in lines.iter_mut().flatten() {
+            line.log_start = line.log_start.max(kept.get(&line.name).copied().unwrap_or(Offset(0)));
+        }
         let failed = self.places().failed.clone();
         let mut refused = Ok(());
         for (index, lines) in lines.iter().enumerate().filter(|(index, _)| !failed.contains(index)) {
@@ -269,6 +281,22 @@ impl LogDirs {
 
     /// What the files of each directory are to say, and which logs that are gone they do not name then.
     fn lines(&self, entries: &[CheckpointEntry]) -> (Vec<Vec<Line>>, BTreeSet<(usize, Name)>) {
+        let (mut lines, places) = self.lines_of(entries);
+        for (name, place) in &places.by_name {
+            if let Some(found) = &place.found {
+                lines[place.dir].push(Line {
+                    name: name.clone(),
+                    recovery_point: found.opening.recovery_point,
+                    high_watermark: found.high_watermark,
+                    log_start: found.opening.log_start,
+                });
+            }
+        }
+        (lines, places.gone.clone())
+    }
+
+    /// The lines of these logs, as far as they are open, for each directory.
+    fn lines_of(&self, entries: &[CheckpointEntry]) -> (Vec<Vec<Line>>, MutexGuard<'_, Places>) {
         let places = self.places();
         let mut lines = vec![Vec::new(); self.dirs.len()];
         for entry in entries {
@@ -285,17 +313,7 @@ impl LogDirs {
                 });
             }
         }
-        for (name, place) in &places.by_name {
-            if let Some(found) = &place.found {
-                lines[place.dir].push(Line {
-                    name: name.clone(),
-                    recovery_point: found.opening.recovery_point,
-                    high_watermark: found.high_watermark,
-                    log_start: found.opening.log_start,
-                });
-            }
-        }
-        (lines, places.gone.clone())
+        (lines, places)
     }
 
     /// The directories of which it may be said that they were closed in order: not those with a log that was
@@ -310,14 +328,14 @@ impl LogDirs {
         dirs.filter(|(index, _)| !unchecked.contains(index)).map(|(_, dir)| dir.clone()).collect()
     }
 
-    /// Directories that a deletion left behind.
+    /// Removes directories that a deletion left behind.
     ///
     /// # Errors
     /// A directory that cannot be read.
-    pub fn leftovers(&self) -> Result<Vec<(Arc<LogDir>, PathBuf)>, LogDirError> {
+    pub fn leftovers(&self) -> Result<Vec<RemovalJob>, LogDirError> {
         let mut leftovers = Vec::new();
         for dir in &self.dirs {
-            leftovers.extend(dir.deleted()?.into_iter().map(|path| (dir.clone(), path)));
+            leftovers.extend(dir.deleted()?.into_iter().map(|path| dir.removal(path)));
         }
         Ok(leftovers)
     }

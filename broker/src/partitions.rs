@@ -14,7 +14,6 @@
 use std::collections::{HashMap, HashSet};
 use std::mem;
 
-use tarn_log::RemovalJob;
 use tarn_mirror::local_cluster::MirrorGeneration;
 use tarn_record::TopicIdPartition;
 use tarn_runtime::channel::Flag;
@@ -22,12 +21,14 @@ use tarn_wire::ErrorCode;
 
 use crate::interest::Interests;
 use crate::limits;
+use crate::removing::Removal;
 use crate::replica::Replica;
 use crate::replica::waiting::Waiting;
 
 use appending::{WaitingProduce, answer};
 
 mod appending;
+mod deleting;
 mod fetching;
 mod flushing;
 mod mirroring;
@@ -41,7 +42,7 @@ pub struct Partitions {
     dirty: HashSet<TopicIdPartition>,
     flushing: HashSet<TopicIdPartition>,
     is_closed: bool,
-    removals: Vec<RemovalJob>,
+    removals: Vec<Removal>,
     generations: u64,
 }
 
@@ -128,7 +129,7 @@ impl Partitions {
     }
 
     /// Files that logs have let go, to be removed on another thread.
-    pub fn take_removals(&mut self) -> Vec<RemovalJob> {
+    pub fn take_removals(&mut self) -> Vec<Removal> {
         mem::take(&mut self.removals)
     }
 }

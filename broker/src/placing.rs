@@ -10,7 +10,7 @@ use tarn_image::{MetadataDelta, MetadataImage, TopicImage};
 use tarn_log::log_dir::LogDirError;
 use tarn_log::{Log, LogConfig, LogDir, LogError, Opening, RecoveryReport};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
-use tarn_runtime::{BlockingError, Queue, blocking, blocking_long, sleep, spawn, timeout, wall_clock_ms};
+use tarn_runtime::{BlockingError, blocking, blocking_long, sleep, timeout, wall_clock_ms};
 use tarn_wire::ErrorCode;
 use thiserror::Error;
 use tracing::{error, info, warn};
@@ -22,6 +22,7 @@ use crate::internal_topics::is_internal;
 use crate::limits;
 use crate::log_dirs::{Closing, Found};
 use crate::metadata_view::MetadataView;
+use crate::removing::Removal;
 use crate::replica::{Binding, Leadership, Replica};
 use crate::unopened::Rank;
 
@@ -382,6 +383,7 @@ fn tell_recovery(topic: &str, partition: TopicIdPartition, opening: &Opening, re
 /// Deletes a topic's logs. What waits on them is told first, and their flushes end before a directory is
 /// renamed: what a flush writes there must not find the log of a topic that has the name next.
 async fn delete(core: &Rc<Core>, topic: &TopicImage) {
+    let delay_ms = core.rules(topic).file_delete_delay_ms;
     let partitions: Vec<_> = owned(core, topic).into_iter().map(|(partition, _)| partition).collect();
     let mut replicas = Vec::new();
     for partition in &partitions {
@@ -394,24 +396,24 @@ async fn delete(core: &Rc<Core>, topic: &TopicImage) {
         let partition = replica.partition();
         let (dir, _) = log_dirs.place(&topic.name, partition.partition, topic.id);
         match replica.into_log().delete() {
-            Ok(renamed) => remove_later(partition, dir, renamed),
+            Ok(renamed) => remove_later(core, &dir, renamed, delay_ms),
             Err(error) => error!(%partition, %error, "a deleted partition keeps its directory"),
         }
         log_dirs.forget(&topic.name, partition.partition, topic.id);
     }
     for partition in partitions {
-        delete_closed(core, topic, partition);
+        delete_closed(core, topic, partition, delay_ms);
     }
 }
 
 /// Deletes a log that is here and not open: another broker led it, or it could not be opened.
-fn delete_closed(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) {
+fn delete_closed(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition, delay_ms: i64) {
     let log_dirs = core.node().log_dirs();
     let (dir, found) = log_dirs.place(&topic.name, partition.partition, topic.id);
     let is_known = |found: &Found| found.partition.topic_id == topic.id;
     match found {
         Some(found) if is_known(&found) => match dir.rename_for_deletion(&found.partition) {
-            Ok(renamed) => remove_later(partition, dir, renamed),
+            Ok(renamed) => remove_later(core, &dir, renamed, delay_ms),
             Err(error) => error!(%partition, %error, "a deleted partition keeps its directory"),
         },
         // It may hold what nobody has deleted, and must not be in the way of the next topic of the name.
@@ -426,12 +428,7 @@ fn delete_closed(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartitio
     log_dirs.forget(&topic.name, partition.partition, topic.id);
 }
 
-fn remove_later(partition: TopicIdPartition, dir: Arc<LogDir>, renamed: PathBuf) {
-    spawn(Queue::Background, async move {
-        let removed = blocking(move || dir.remove(&renamed)).await;
-        if !matches!(removed, Ok(Ok(()))) {
-            error!(%partition, ?removed, "the files of a deleted partition stay until the next start");
-        }
-    })
-    .detach();
+/// The directory goes when whoever still reads from it has had `file.delete.delay.ms`.
+fn remove_later(core: &Rc<Core>, dir: &LogDir, renamed: PathBuf, delay_ms: i64) {
+    core.removing().later(Removal { job: dir.removal(renamed), delay_ms }, core.clock_ms());
 }

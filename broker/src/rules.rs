@@ -26,8 +26,8 @@ pub struct TopicRules {
     pub max_decompressed_bytes: usize,
     /// What compaction acts on, where `cleanup.policy` includes compact, so that every record has a key.
     pub compaction: Option<CompactionRules>,
-    /// What retention deletes: nothing where `cleanup.policy` does not include delete.
-    pub retention: Retention,
+    /// What retention deletes, where `cleanup.policy` includes delete.
+    pub retention: Option<Retention>,
     /// `file.delete.delay.ms`
     pub file_delete_delay_ms: i64,
     /// `flush.messages`
@@ -115,14 +115,10 @@ impl TopicRules {
                 },
                 min_dirty_ratio: config.min_cleanable_dirty_ratio,
             }),
-            retention: if config.cleanup.delete {
-                Retention {
-                    ms: u64::try_from(config.retention_ms).ok(),
-                    bytes: u64::try_from(config.retention_bytes).ok(),
-                }
-            } else {
-                Retention::default()
-            },
+            retention: config.cleanup.delete.then_some(Retention {
+                ms: u64::try_from(config.retention_ms).ok(),
+                bytes: u64::try_from(config.retention_bytes).ok(),
+            }),
             file_delete_delay_ms: config.file_delete_delay_ms,
             flush_messages: config.flush_messages,
             flush_ms: config.flush_ms,
@@ -205,12 +201,12 @@ mod tests {
         let of = |policy: &str| {
             rules(&[("cleanup.policy", policy), ("retention.bytes", "9")], 1, Promise::AsConfigured)
         };
-        let kept =
-            |rules: TopicRules| (rules.retention.bytes, rules.retention.ms, rules.compaction.is_some());
-        assert_eq!(kept(of("delete")), (Some(9), Some(604_800_000), false));
-        assert_eq!(kept(of("compact")), (None, None, true));
-        assert_eq!(kept(of("compact,delete")), (Some(9), Some(604_800_000), true));
-        assert_eq!(kept(of("")), (None, None, false));
+        let kept = |rules: TopicRules| (rules.retention, rules.compaction.is_some());
+        let retention = Retention { bytes: Some(9), ms: Some(604_800_000) };
+        assert_eq!(kept(of("delete")), (Some(retention), false));
+        assert_eq!(kept(of("compact")), (None, true));
+        assert_eq!(kept(of("compact,delete")), (Some(retention), true));
+        assert_eq!(kept(of("")), (None, false));
     }
 
     fn flush(configured: &str, replicas: usize, promise: Promise) -> FlushPolicy {

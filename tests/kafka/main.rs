@@ -20,6 +20,7 @@ mod mirror_three_nodes;
 mod mirror_writes;
 mod one_node;
 mod quickstart;
+mod retention;
 mod side_by_side;
 mod source_lost;
 mod source_restored;

@@ -32,12 +32,21 @@ impl SideBySide {
 
     /// `start`, with further properties of Kafka's.
     pub(crate) fn start_with(of_kafka: &[(&str, &str)]) -> SideBySide {
-        let options = NodeOptions {
+        SideBySide::start_each_with(of_kafka, &[])
+    }
+
+    /// `start`, with further properties of each.
+    pub(crate) fn start_each_with(of_kafka: &[(&str, &str)], of_tarn: &[(&str, &str)]) -> SideBySide {
+        let owned = |properties: &[(&str, &str)]| {
+            properties.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+        };
+        let kafka = NodeOptions {
             features: FEATURES_OFF.iter().map(|feature| (*feature).to_string()).collect(),
-            properties: of_kafka.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+            properties: owned(of_kafka),
             ..NodeOptions::default()
         };
-        SideBySide { kafka: KafkaNode::start(&options), tarn: Tarn::start(&TarnOptions::default()) }
+        let tarn = TarnOptions { properties: owned(of_tarn), ..TarnOptions::default() };
+        SideBySide { kafka: KafkaNode::start(&kafka), tarn: Tarn::start(&tarn) }
     }
 
     /// Runs a tool against both and compares what it printed.

@@ -78,6 +78,16 @@ fn a_batch_appended_twice_is_found() {
 }
 
 #[test]
+fn retention_of_what_is_not_replicated_is_found() {
+    must_be_found::<LogWorld>(0..300, EVENTS, Broken::RetentionUnbounded, &["retention"]);
+}
+
+#[test]
+fn a_deletion_that_is_told_before_it_is_on_the_medium_is_found() {
+    must_be_found::<LogWorld>(0..600, EVENTS, Broken::StartNotKept, &["durability"]);
+}
+
+#[test]
 fn a_compacted_log_on_a_failing_disk() {
     search::<CompactedWorld>(0..2000, EVENTS);
 }

@@ -14,6 +14,8 @@ use crate::envelope::Envelope;
 pub(super) async fn write_checkpoints(core: Rc<Core>, stop: Flag) {
     while !stop.is_raised() {
         sleep(Duration::from_millis(core.node().config().storage.checkpoint_interval_ms())).await;
+        let log_dirs = core.node().log_dirs().clone();
+        log_dirs.begin_checkpoints();
         let mut entries = Vec::new();
         for owner in core.partition_cores().to_vec() {
             let (slot, answer) = reply();
@@ -23,7 +25,6 @@ pub(super) async fn write_checkpoints(core: Rc<Core>, stop: Flag) {
         if stop.is_raised() {
             return;
         }
-        let log_dirs = core.node().log_dirs().clone();
         match blocking(move || log_dirs.write_checkpoints(&entries)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => error!(%error, "checkpoints not written"),

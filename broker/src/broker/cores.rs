@@ -18,6 +18,7 @@ use crate::limits;
 use crate::mirror_host::{FetchCores, MirrorHost, run_tasks};
 use crate::node::Node;
 use crate::published::Published;
+use crate::removing::remove_leftovers;
 
 /// What every core of a node gets.
 #[derive(Clone)]
@@ -110,6 +111,7 @@ async fn run_core(core: Rc<Core>, plan: Plan, parts: CoreParts) {
     spawn(Queue::Network, core.clone().follow(published)).detach();
     spawn(Queue::Network, run_tasks(core.clone(), tasks)).detach();
     if id == CoreId(0) {
+        spawn(Queue::Background, remove_leftovers(core.clone())).detach();
         spawn(Queue::Background, write_checkpoints(core.clone(), plan.stop.clone())).detach();
     }
     if let Some((manager, cores)) = manager {

@@ -135,17 +135,3 @@ pub(super) fn put_strays_aside(log_dirs: &LogDirs, image: &MetadataImage) {
         Err(error) => error!(%error, "a partition that the metadata does not know stays where it is"),
     }
 }
-
-/// Directories of deleted partitions that the last run did not get to remove.
-pub(super) fn remove_leftovers(log_dirs: &LogDirs) {
-    match log_dirs.leftovers() {
-        Ok(leftovers) => {
-            for (dir, path) in leftovers {
-                if let Err(error) = dir.remove(&path) {
-                    warn!(path = %path.display(), %error, "a deleted partition's directory stays");
-                }
-            }
-        }
-        Err(error) => warn!(%error, "deleted partitions' directories not looked for"),
-    }
-}

@@ -4,7 +4,9 @@
 pub mod admin;
 pub mod configs;
 pub mod coordinators;
+pub mod delete_records;
 pub mod fetch;
+pub mod log_dirs;
 pub mod metadata;
 pub mod mirrors;
 pub mod offsets;

@@ -6,8 +6,9 @@ use futures_lite::future::{block_on, poll_once};
 use tarn_image::DesiredState;
 use tarn_image::mirrors::Truncation;
 use tarn_log::producers::MarkerRule;
-use tarn_log::{Descriptors, FlushJob, FlushPolicy, Log, LogConfig, LogDir, RealDisk};
+use tarn_log::{Ages, Descriptors, FlushJob, FlushPolicy, Log, LogConfig, LogDir, RealDisk};
 use tarn_mirror::local_cluster::{Gate, GateOrder, KnownState, LocalError, MirrorAppend, MirrorAppended};
+use tarn_mirror::state::MirrorState;
 use tarn_record::builder::{BatchBuilder, EndTransaction, Outcome, Record, end_transaction_marker};
 use tarn_record::validate::{ClientBatch, ProduceRules, client_batch};
 use tarn_record::{
@@ -21,7 +22,7 @@ use super::*;
 use crate::envelope::{Acks, AppendRequest, FetchRead, Marker, MarkerRequest, Produced};
 use crate::interest::{InterestId, Scope, Wanted};
 use crate::lookups::{ends, set_gates, set_known_states};
-use crate::replica::{Binding, Isolation, Leadership};
+use crate::replica::{Binding, DeleteUpTo, Isolation, Leadership, Retained};
 use crate::rules::TopicRules;
 
 #[test]
@@ -291,6 +292,42 @@ fn a_marker_for_a_mirrored_partition_is_answered_and_not_appended() {
     assert_eq!(world.replica(0).log().end(), Offset(0));
 }
 
+#[test]
+fn what_a_mirror_rules_is_deleted_by_nobody_else_until_clients_may_write() {
+    let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::None });
+    world.lead(0, ALONE);
+    let partition = world.partition(0);
+    assert_eq!(world.produce(0, Acks::Leader).map(|produced| produced.error), Some(ErrorCode::NONE));
+    for desired in [DesiredState::Mirroring, DesiredState::Paused, DesiredState::Stopping] {
+        world.bind_as(0, desired, 1);
+        for state in [MirrorState::Mirroring, MirrorState::Paused, MirrorState::Failed] {
+            let known = KnownState::Known { state, version: 1 };
+            set_known_states(&mut world.partitions, &[(partition, known)], LocalError::NotLeader);
+            assert!(matches!(world.retain(0), Retained::Done), "{desired} {state:?}");
+            let refused = world.delete_records(0, DeleteUpTo::HighWatermark);
+            assert_eq!(refused, Err(ErrorCode::POLICY_VIOLATION), "{desired} {state:?}");
+        }
+    }
+    assert_eq!(world.replica(0).log().start(), Offset(0));
+    let stopped = KnownState::Known { state: MirrorState::Stopped, version: 1 };
+    set_known_states(&mut world.partitions, &[(partition, stopped)], LocalError::NotLeader);
+    assert!(matches!(world.retain(0), Retained::Dropped));
+    assert_eq!(world.replica(0).log().start(), Offset(1));
+    assert_eq!(world.delete_records(0, DeleteUpTo::Offset(Offset(0))), Ok(Offset(1)));
+    assert!(!world.partitions.take_removals().is_empty());
+}
+
+#[test]
+fn nothing_is_deleted_that_is_not_committed() {
+    let mut world = World::new(Rules { min_in_sync: 2, flush: FlushPolicy::None });
+    world.lead(0, Leadership { epoch: Epoch(1), replicas: 3, in_sync: 1 });
+    assert_eq!(world.produce(0, Acks::Leader).map(|produced| produced.error), Some(ErrorCode::NONE));
+    assert!(matches!(world.retain(0), Retained::Done));
+    let one = world.delete_records(0, DeleteUpTo::Offset(Offset(1)));
+    assert_eq!(one, Err(ErrorCode::OFFSET_OUT_OF_RANGE));
+    assert_eq!(world.delete_records(0, DeleteUpTo::HighWatermark), Ok(Offset(0)));
+}
+
 /// The partitions of one topic.
 struct World {
     partitions: Partitions,
@@ -354,15 +391,28 @@ impl World {
 
     /// The metadata binds the partition to a mirror.
     fn bind(&mut self, partition: i32, version: i64) {
+        self.bind_as(partition, DesiredState::Mirroring, version);
+    }
+
+    fn bind_as(&mut self, partition: i32, desired: DesiredState, version: i64) {
         let (named, rules) = (self.partition(partition), self.rules.clone());
-        let desired = tarn_image::Binding {
-            mirror: "m".into(),
-            desired: DesiredState::Mirroring,
-            version,
-            truncation: Truncation::Refused,
-        };
+        let desired =
+            tarn_image::Binding { mirror: "m".into(), desired, version, truncation: Truncation::Refused };
         let replica = self.partitions.get_mut(named).expect("it is led");
         replica.on_metadata(ALONE, rules, Some(Binding::new(desired)));
+    }
+
+    /// A look of retention, after the default time has passed.
+    fn retain(&mut self, partition: i32) -> Retained {
+        let (partition, later) = (self.partition(partition), Timestamp(NOW.0 + 8 * 24 * 3_600_000));
+        let retained = self.partitions.drop_expired(partition, &Ages::default(), later);
+        retained.expect("it is led").expect("the disk works")
+    }
+
+    /// Where the log starts after it.
+    fn delete_records(&mut self, partition: i32, upto: DeleteUpTo) -> Result<Offset, ErrorCode> {
+        let deleted = self.partitions.delete_records(self.partition(partition), upto, NOW);
+        deleted.expect("it is led").map(|entry| entry.log_start).map_err(|error| error.code())
     }
 
     fn replica(&self, partition: i32) -> &Replica {

@@ -28,6 +28,7 @@ use super::leadership::Leadership;
 use crate::envelope::{Acks, Marker};
 use crate::interest::{FetchedPartition, Wanted, Watcher};
 use crate::log_part::part_of;
+use crate::removing::Removal;
 use crate::rules::TopicRules;
 
 /// How far a reader sees.
@@ -302,9 +303,10 @@ impl Replica {
         self.log.expire_producers(now);
     }
 
-    /// Files that the log has let go, to be removed on another thread.
-    pub fn take_removals(&mut self) -> Vec<RemovalJob> {
-        std::mem::take(&mut self.removals)
+    /// Files that the log has let go, to be removed on another thread when `file.delete.delay.ms` is over.
+    pub fn take_removals(&mut self) -> Vec<Removal> {
+        let delay_ms = self.rules.file_delete_delay_ms;
+        std::mem::take(&mut self.removals).into_iter().map(|job| Removal { job, delay_ms }).collect()
     }
 
     /// Opens the gate for a mirror's appends under a generation of its own, or closes it. False where this

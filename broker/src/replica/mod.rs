@@ -1,5 +1,6 @@
 //! One partition's replica and what waits on it.
 
+mod deleting;
 pub(crate) mod ending;
 mod flushing;
 mod guard;
@@ -9,6 +10,7 @@ mod ordered;
 pub(crate) mod truncating;
 pub mod waiting;
 
+pub use deleting::{DeleteUpTo, NotDeleted, Retained};
 pub use ending::{Behind, LookBehind, NotEnded};
 pub use guard::{Binding, WriteRefused};
 pub use leader::{Isolation, ProduceError, Replica};

@@ -1,6 +1,7 @@
 //! A node in this process, on a real directory, asked over real sockets.
 
 mod configs;
+mod deleting;
 mod internal;
 mod mirror_forgotten;
 mod mirror_verbs;

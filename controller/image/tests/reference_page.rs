@@ -48,7 +48,7 @@ fn page() -> String {
     section(
         &mut page,
         "Nodes (`server.properties`)",
-        "Keys that change what Tarn does. Retention and compaction do not happen yet; see the README.",
+        "Keys that change what Tarn does. Compaction does not happen yet; see the README.",
         acted_on,
     );
     let (acted_on, kept): (Vec<_>, Vec<_>) =

@@ -18,6 +18,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -57,6 +58,18 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// The bytes that may still be written below `path` before the disk is full.
     fn available_bytes(&self, path: &Path) -> io::Result<u64>;
+
+    /// The bytes of the whole disk that `path` is on; a disk that has no size says `Unsupported`.
+    fn total_bytes(&self, path: &Path) -> io::Result<u64> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// When a file was last written, in ms since 1970; a disk that has no clock says `Unsupported`.
+    fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Takes the lock file `path` for this process, creating it where needed.
     ///
@@ -261,6 +274,16 @@ impl Disk for RealDisk {
     fn available_bytes(&self, path: &Path) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(path)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn total_bytes(&self, path: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(path)?;
+        Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+    }
+
+    fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        let since = fs::metadata(path)?.modified()?.duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
+        i64::try_from(since.as_millis()).map_err(io::Error::other)
     }
 
     /// Takes both kinds of lock that Linux has: `flock`, which a second holder in this process meets,

@@ -25,6 +25,7 @@ mod config;
 mod error;
 mod home;
 mod removal;
+mod retention;
 
 pub use compaction::{
     CleanBound, CleanError, CleanRules, Cleaned, Cleaning, Dirtiness, OffsetMap, Round, Spent, SwapError,
@@ -44,4 +45,5 @@ pub use log_dir::{FoundPartition, LogDir, LogDirError, PartitionOffsets};
 pub use read_plan::{FileSlice, FirstBatch, ReadPlan};
 pub use recovery::{Damage, Fault, Opening, RecoveryReport};
 pub use removal::RemovalJob;
+pub use retention::{AgeSearch, Ages, Expiry};
 pub use segment::txn_index::AbortedTransaction;

@@ -34,3 +34,6 @@ pub const SEGMENTS_IN_GROUP_MAX: usize = 64;
 
 /// What compaction writes at once, 1 MiB.
 pub const CLEANED_PIECE_BYTES: usize = 1 << 20;
+
+/// The most segments whose ages retention looks up at once.
+pub const AGES_READ_AT_ONCE: usize = 64;

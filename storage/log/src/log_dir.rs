@@ -23,6 +23,7 @@ use crate::error::LogError;
 use crate::home::{DELETED_DIR_SUFFIX, Home};
 use crate::meta_properties::MetaProperties;
 use crate::recovery::read_topic_id;
+use crate::removal::RemovalJob;
 
 /// The topic whose one partition is the metadata log; it is not among those that a directory lists.
 const METADATA_TOPIC: &str = "__cluster_metadata";
@@ -163,6 +164,15 @@ impl LogDir {
         Ok(bytes.map_err(|cause| LogError::io("measure", &self.path, cause))?)
     }
 
+    /// The bytes of the whole disk.
+    ///
+    /// # Errors
+    /// Where the system does not say.
+    pub fn total_bytes(&self) -> Result<u64, LogDirError> {
+        let bytes = self.disk.total_bytes(&self.path);
+        Ok(bytes.map_err(|cause| LogError::io("measure", &self.path, cause))?)
+    }
+
     /// The partitions that have a directory here, but for the metadata log. Reads a file for each; one that
     /// cannot be read or understood says nothing here, and opening that log fails.
     ///
@@ -208,18 +218,10 @@ impl LogDir {
         Ok(self.home(&partition.topic, partition.partition).rename_as_stray(partition.topic_id)?)
     }
 
-    /// Removes a directory that was renamed for it. May take long.
-    ///
-    /// # Errors
-    /// Where the disk refused.
-    pub fn remove(&self, renamed: &Path) -> Result<(), LogDirError> {
+    /// Removes a directory that was renamed for it.
+    pub fn removal(&self, renamed: PathBuf) -> RemovalJob {
         debug_assert!(renamed.starts_with(&self.path));
-        match self.disk.remove_dir_all(renamed) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                Err(LogError::io("remove", renamed, cause).into())
-            }
-            _ => Ok(()),
-        }
+        RemovalJob::of_directory(self.disk.clone(), renamed)
     }
 
     /// Reads one of the checkpoint files; without the file there are no offsets.

@@ -108,7 +108,7 @@ impl LogWorld {
         }
     }
 
-    fn keep_removal(&mut self, removal: tarn_log::RemovalJob, schedule: &mut Schedule<Event>) {
+    pub(super) fn keep_removal(&mut self, removal: tarn_log::RemovalJob, schedule: &mut Schedule<Event>) {
         if removal.files() > 0 {
             self.open_mut().removals.push(removal);
             schedule.after_ms(self.rng.i64(1..500), Event::Remove);

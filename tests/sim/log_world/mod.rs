@@ -14,6 +14,7 @@ mod oracle;
 mod producers;
 mod reads;
 mod restart;
+mod retention;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,6 +50,10 @@ pub(crate) enum Event {
     Truncate,
     TruncateFully,
     AdvanceStart,
+    /// What is old, or too much, goes.
+    Retain,
+    /// A client deletes records, and is told so.
+    DeleteRecords,
     /// A flush job is made; it runs, and its result comes back.
     Flush,
     FlushRuns,
@@ -82,6 +87,8 @@ const DRAWN: &[(Event, u32)] = &[
     (Event::Truncate, 3),
     (Event::TruncateFully, 1),
     (Event::AdvanceStart, 4),
+    (Event::Retain, 4),
+    (Event::DeleteRecords, 3),
     (Event::Flush, 10),
     (Event::Checkpoint, 5),
     (Event::Close, 1),
@@ -112,6 +119,10 @@ pub(crate) enum Broken {
     CleanMarkWithoutClose,
     /// Batches are appended without a look at what the producer sent before.
     SequenceNotChecked,
+    /// Retention drops what is not replicated.
+    RetentionUnbounded,
+    /// A client is told that records are deleted before that is on the medium.
+    StartNotKept,
 }
 
 pub(crate) struct LogWorld {
@@ -183,6 +194,9 @@ impl World for LogWorld {
             "truncation of everything",
             "history begun anew in an older epoch",
             "log start advanced",
+            "old segments dropped",
+            "large log shortened",
+            "records deleted",
             "flush",
             "flush of batches alone",
             "flush of the whole disk",
@@ -323,6 +337,8 @@ impl LogWorld {
             Event::Truncate => self.truncate(schedule),
             Event::TruncateFully => self.truncate_fully(schedule),
             Event::AdvanceStart => self.advance_start(schedule),
+            Event::Retain => self.retain(schedule),
+            Event::DeleteRecords => self.delete_records(schedule),
             Event::Flush => self.begin_flush(schedule),
             Event::FlushRuns => self.run_flush(schedule),
             Event::FlushComesBack => self.end_flush(schedule),

@@ -297,7 +297,7 @@ impl OwningCore {
     fn remove_files(&mut self) {
         for removal in self.replica.take_removals() {
             // What is left is removed at the next start.
-            drop(removal.run());
+            drop(removal.job.run());
         }
     }
 

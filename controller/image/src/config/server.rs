@@ -149,6 +149,8 @@ pub struct StorageConfig {
     pub high_watermark_interval_ms: i64,
     /// `producer.id.expiration.ms`
     pub producer_id_expiration_ms: i64,
+    /// `log.retention.check.interval.ms`
+    pub retention_check_interval_ms: i64,
 }
 
 /// Cluster mirroring on this node.
@@ -407,6 +409,7 @@ fn storage(reader: &Reader<'_>) -> Result<StorageConfig, ConfigError> {
         log_start_interval_ms: reader.number("log.flush.start.offset.checkpoint.interval.ms")?,
         high_watermark_interval_ms: reader.number("replica.high.watermark.checkpoint.interval.ms")?,
         producer_id_expiration_ms: reader.number("producer.id.expiration.ms")?,
+        retention_check_interval_ms: reader.number("log.retention.check.interval.ms")?,
     })
 }
 
@@ -477,6 +480,12 @@ fn topic_synonyms() -> impl Iterator<Item = &'static str> {
 }
 
 impl StorageConfig {
+    /// How often logs are looked through for what retention deletes, in milliseconds.
+    pub fn retention_check_interval_ms(&self) -> u64 {
+        const LEAST_MS: u64 = 10;
+        u64::try_from(self.retention_check_interval_ms).unwrap_or(0).max(LEAST_MS)
+    }
+
     /// How often the checkpoint files are written, in milliseconds. They are written together, so the
     /// shortest of the three intervals rules them all.
     pub fn checkpoint_interval_ms(&self) -> u64 {
@@ -598,12 +607,9 @@ mod tests {
     #[test]
     fn what_is_only_validated_is_named_as_idle() {
         for (key, value) in [
-            ("log.retention.hours", "5"),
-            ("log.retention.bytes", "5"),
             ("log.cleaner.delete.retention.ms", "5"),
             ("compression.lz4.level", "5"),
             ("unclean.leader.election.enable", "true"),
-            ("log.retention.check.interval.ms", "5"),
             ("replica.lag.time.max.ms", "5"),
             ("auto.create.topics.enable", "false"),
             ("controller.quorum.append.linger.ms", "5"),

@@ -45,6 +45,7 @@ const ACTED_ON: &[&str] = &[
     "compression.gzip.level",
     "compression.type",
     "compression.zstd.level",
+    "file.delete.delay.ms",
     "flush.messages",
     "flush.ms",
     "flush.policy",
@@ -55,13 +56,15 @@ const ACTED_ON: &[&str] = &[
     "message.timestamp.before.max.ms",
     "message.timestamp.type",
     "min.insync.replicas",
+    "retention.bytes",
+    "retention.ms",
     "segment.bytes",
     "segment.index.bytes",
     "segment.jitter.ms",
     "segment.ms",
 ];
 
-/// True for a topic key that changes what a node does; `cleanup.policy` does by asking for keys only.
+/// True for a topic key that changes what a node does; of `cleanup.policy`, compact asks for keys only.
 pub fn acts_on(topic_key: &str) -> bool {
     ACTED_ON.contains(&topic_key)
 }

@@ -31,6 +31,7 @@ mod truncate;
 mod truncation_mark;
 mod truncation_search;
 
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
@@ -228,6 +229,11 @@ impl Log {
         self.dirt.created = true;
         self.dirt.changes += 1;
         Ok(())
+    }
+
+    /// The log directory that it is in.
+    pub fn log_dir(&self) -> &Path {
+        self.home.path.parent().unwrap_or(&self.home.path)
     }
 
     /// The configuration in force.

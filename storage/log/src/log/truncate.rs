@@ -116,39 +116,73 @@ impl Log {
         Ok(Truncated { end: offset, removal: RemovalJob::new(self.home.clone(), removed) })
     }
 
-    /// Moves the log start up to `offset` (DeleteRecords, retention, a mirror's source). Segments that
-    /// lie wholly below it leave the log; the job removes them. A lower start changes nothing.
+    /// Moves the log start up to `offset` (a mirror's source). Segments that lie wholly below it leave the log; the
+    /// job removes them. A lower start changes nothing.
     ///
     /// # Errors
     /// `StartBeyondEnd`; or the disk's refusal.
     pub fn advance_start(&mut self, offset: Offset, now: Timestamp) -> Result<Option<RemovalJob>, LogError> {
+        if !self.raise_start(offset)? {
+            return Ok(None);
+        }
+        self.drop_below_start(usize::MAX, now)
+    }
+
+    /// The same, but the segments stay until [`Log::drop_below_start`]. False where the start is not lower.
+    ///
+    /// # Errors
+    /// As for [`Log::advance_start`].
+    pub fn raise_start(&mut self, offset: Offset) -> Result<bool, LogError> {
         if offset > self.end {
             return Err(LogError::StartBeyondEnd { asked: offset, end: self.end });
         }
         if offset <= self.start {
-            return Ok(None);
+            return Ok(false);
         }
         self.mark_start(offset)?;
         self.start = offset;
         self.epochs.advance_log_start(offset);
         self.dirt.epoch_changes += 1;
-        if offset == self.end && self.segments.last().is_some_and(|active| active.size() > 0) {
+        Ok(true)
+    }
+
+    /// Takes up to `most` segments that lie wholly below the log start out of the log, oldest first, and all of it
+    /// where the log starts at its end: it then goes on in a new segment.
+    ///
+    /// # Errors
+    /// The disk's refusal.
+    pub fn drop_below_start(&mut self, most: usize, now: Timestamp) -> Result<Option<RemovalJob>, LogError> {
+        self.check_whole()?;
+        if self.has_nothing_from_start() {
             self.mend()?;
             self.note_kept_aborts()?;
             self.roll(self.last_batch_end(), now)?;
         }
         let mut removed = Vec::new();
-        while self.segments.get(1).is_some_and(|next| next.base() <= offset) {
+        for _ in 0..most {
+            if self.segments.get(1).is_none_or(|next| next.base() > self.start) {
+                break;
+            }
             self.retire(0, &mut removed)?;
             let file = self.segments.remove(0).file().clone();
             self.retired.push(Arc::downgrade(&file));
         }
         self.retired.retain(|file| file.strong_count() > 0);
-        let first = self.segments.first().map_or(offset, Segment::base);
+        let first = self.segments.first().map_or(self.start, Segment::base);
         self.recovery_point = self.recovery_point.max(first);
         self.flushed_to = self.flushed_to.max(first);
         self.drop_mark()?;
         Ok((!removed.is_empty()).then(|| RemovalJob::new(self.home.clone(), removed)))
+    }
+
+    /// True where something of the log lies wholly below its start.
+    pub(crate) fn has_segment_below_start(&self) -> bool {
+        self.segments.get(1).is_some_and(|next| next.base() <= self.start) || self.has_nothing_from_start()
+    }
+
+    /// True where every batch lies below the log start.
+    fn has_nothing_from_start(&self) -> bool {
+        self.start == self.end && self.segments.last().is_some_and(|active| active.size() > 0)
     }
 
     /// The log start, where the checkpoint has to say it. Kafka leaves out those that are the base of the
@@ -158,7 +192,7 @@ impl Log {
     }
 
     /// Leaves the log directory: renames the partition's directory so that its files can be removed later
-    /// ([`crate::LogDir::remove`]), and makes no plan that names them current any longer.
+    /// ([`crate::LogDir::removal`]), and makes no plan that names them current any longer.
     ///
     /// # Errors
     /// Where the system refuses the rename.

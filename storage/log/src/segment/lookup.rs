@@ -26,7 +26,7 @@ pub(crate) struct SegmentView {
     pub(super) offsets: Index<OffsetEntry>,
     pub(super) times: Index<TimeEntry>,
     /// The latest batch so far; `None` until it is needed, in a segment that was found.
-    pub(super) latest: Option<Latest>,
+    pub(crate) latest: Option<Latest>,
 }
 
 impl SegmentView {
@@ -109,6 +109,11 @@ impl SegmentView {
             Some(latest) => Ok(latest),
             None => Ok(self.newest_time_entry()?.unwrap_or(none)),
         }
+    }
+
+    /// When the file was last written, in ms; `None` where the disk does not say.
+    pub(crate) fn written_ms(&self) -> Option<i64> {
+        self.home().disk.modified_ms(&self.file.path()).ok()
     }
 
     pub(super) fn newest_time_entry(&self) -> Result<Option<Latest>, LogError> {

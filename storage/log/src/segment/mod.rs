@@ -259,6 +259,15 @@ impl Segment {
         Ok(self.view.latest()?.timestamp)
     }
 
+    /// Remembers what the disk says of the largest timestamp, where that is not known yet.
+    pub(crate) fn remember_latest(&mut self, latest: Latest) {
+        if self.view.latest.is_none() {
+            // As in `largest_timestamp`.
+            self.indexed_timestamp = latest.timestamp;
+            self.view.latest = Some(latest);
+        }
+    }
+
     /// The largest timestamp of the first batch, in ms; negative without one. Remembered likewise.
     pub(crate) fn oldest_timestamp(&mut self) -> Result<i64, LogError> {
         if self.size() == 0 {

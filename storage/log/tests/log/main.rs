@@ -11,6 +11,7 @@ mod flushing;
 mod idle_producers;
 mod model;
 mod recovering;
+mod retaining;
 mod swapping;
 mod truncating;
 mod world;

@@ -280,7 +280,7 @@ fn a_deleted_partition_leaves_its_directory_under_another_name() {
     assert_eq!(world.dir.deleted().unwrap(), std::slice::from_ref(&renamed));
     let again = filled(&world).delete().unwrap();
     assert_ne!(again, renamed, "the same partition can be deleted twice");
-    world.dir.remove(&renamed).unwrap();
+    world.dir.removal(renamed.clone()).run().unwrap();
     assert_eq!(world.dir.deleted().unwrap(), [again]);
     assert!(world.dir.partitions().unwrap().is_empty());
 }
