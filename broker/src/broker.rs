@@ -30,6 +30,7 @@ use tracing::{info, warn};
 pub use error::StartError;
 
 use self::cores::{Plan, Started};
+use crate::cleaning::Cleaners;
 use crate::connections::{connection_limits, inbound_budget};
 use crate::envelope::{CheckpointEntry, Envelope};
 use crate::flushing::BackgroundFlusher;
@@ -47,6 +48,7 @@ pub struct Broker {
     addresses: Vec<(String, SocketAddr)>,
     manager: ManagerHandle,
     flusher: JoinHandle<()>,
+    cleaners: Cleaners,
     broker_epoch: i64,
     stop: Flag,
     end: Flag,
@@ -95,6 +97,9 @@ impl Broker {
         let mut started = Started::default();
         let is_started = cores::start_cores(&plan, &layout, &published, acceptor, manager, &mut started);
         let Plan { node, stop, end, .. } = plan;
+        let owners = layout.placement.cores().iter();
+        let owners = owners.filter_map(|core| started.peers.get(usize::from(core.0))).cloned().collect();
+        let cleaners = Cleaners::new(node.cleaner().clone(), node.log_dirs().clone(), owners);
         let broker = Broker {
             node,
             controller,
@@ -103,10 +108,12 @@ impl Broker {
             addresses,
             manager: manager_handle,
             flusher: flusher_thread,
+            cleaners,
             broker_epoch,
             stop,
             end,
         };
+        let is_started = is_started.and_then(|()| broker.cleaners.start().map_err(StartError::Machine));
         if let Err(refused) = is_started {
             broker.stop();
             return Err(refused);
@@ -131,6 +138,7 @@ impl Broker {
     pub fn stop(self) {
         self.manager.stop();
         self.stop.raise();
+        self.cleaners.stop();
         let entries = close_logs(&self.peers);
         let written = self.node.log_dirs().write_last_checkpoints(&entries);
         let metadata_end = end_controller(self.controller);

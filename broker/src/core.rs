@@ -20,6 +20,7 @@ use tarn_runtime::{CoreId, Queue, sleep, spawn, wall_clock_ms};
 use tarn_transport::remarks::Remarks;
 use tarn_wire::ErrorCode;
 
+use crate::cleaning::Ledger;
 use crate::coordinators::forgetting;
 use crate::coordinators::mirror::MirrorMachines;
 use crate::delete_records::{self, UnkeptStarts};
@@ -37,7 +38,9 @@ use crate::rules::TopicRules;
 use crate::sessions::{Session, SessionLimits, Sessions};
 use crate::topic_changes::TopicChanges;
 use crate::unopened::Unopened;
-use crate::{closing, dir_sizes, failing, flushing, limits, lookups, placing, stopping, truncating};
+use crate::{
+    cleaning, closing, dir_sizes, failing, flushing, limits, lookups, placing, stopping, truncating,
+};
 
 /// One core of a broker.
 pub struct Core {
@@ -53,6 +56,8 @@ pub struct Core {
     unopened: RefCell<Unopened>,
     sessions: RefCell<Sessions>,
     machines: RefCell<MirrorMachines>,
+    cleanings: RefCell<Ledger>,
+    cleaning_ended: LocalNotify,
     next_interest: Cell<u64>,
     producer_ids: RefCell<Range<i64>>,
     flush_wanted: LocalNotify,
@@ -88,6 +93,8 @@ impl Core {
             unopened: RefCell::default(),
             sessions: RefCell::new(Sessions::new(id, limits)),
             machines: RefCell::default(),
+            cleanings: RefCell::default(),
+            cleaning_ended: LocalNotify::default(),
             next_interest: Cell::new(u64::from(id.0) << 48),
             producer_ids: RefCell::new(0..0),
             flush_wanted: LocalNotify::default(),
@@ -201,6 +208,16 @@ impl Core {
     /// The mirror coordinators of this core's partitions of `__mirror_state`.
     pub fn machines(&self) -> RefMut<'_, MirrorMachines> {
         self.machines.borrow_mut()
+    }
+
+    /// What this core knows of its compacted logs.
+    pub(crate) fn cleanings(&self) -> RefMut<'_, Ledger> {
+        self.cleanings.borrow_mut()
+    }
+
+    /// Tells who waits that a round of compaction has ended.
+    pub(crate) fn cleaning_ended(&self) -> &LocalNotify {
+        &self.cleaning_ended
     }
 
     /// The producer ids that this core may give away.
@@ -337,6 +354,7 @@ impl Core {
                 let _ = reply.fill(lookups::set_known_states(&mut self.partitions(), &states, absence));
             }
             Envelope::Coordinator(call) => crate::coordinators::mirror::answer(self, call),
+            Envelope::Clean(call) => cleaning::answer(self, call),
             Envelope::Checkpoint(reply) => {
                 let _ = reply.fill(self.checkpoint());
             }

@@ -20,6 +20,7 @@ use tarn_record::{
 use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_wire::ErrorCode;
 
+use crate::cleaning::CleanCall;
 use crate::coordinators::mirror::CoordinatorCall;
 use crate::delete_records::{DeleteOrder, Deleted};
 use crate::dir_sizes::{Described, DirSizes};
@@ -77,6 +78,8 @@ pub enum Envelope {
     KnownStates(Vec<(TopicIdPartition, KnownState)>, ReplySlot<Vec<Result<(), LocalError>>>),
     /// A request to a coordinator whose partition this core owns.
     Coordinator(CoordinatorCall),
+    /// A question of a thread of the cleaner.
+    Clean(CleanCall),
     /// The offsets that the checkpoint files of every log directory hold.
     Checkpoint(ReplySlot<Vec<CheckpointEntry>>),
     /// The disk under a log directory, by its number, has failed.

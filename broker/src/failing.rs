@@ -12,6 +12,7 @@ use tarn_runtime::{Queue, spawn};
 use tarn_wire::ErrorCode;
 use tracing::error;
 
+use crate::cleaning;
 use crate::core::Core;
 use crate::envelope::Envelope;
 use crate::log_dirs::Failure;
@@ -52,6 +53,7 @@ pub(crate) fn take_offline(core: &Rc<Core>, dir: usize) {
     let gone: Vec<_> = core.partitions().iter().filter(is_there).map(Replica::partition).collect();
     for partition in gone {
         core.machines().unload(partition);
+        cleaning::forget(core, partition);
         core.unopened().keep_out(partition);
         drop(core.partitions().remove(partition, ErrorCode::KAFKA_STORAGE_ERROR));
     }

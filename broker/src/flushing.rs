@@ -142,16 +142,55 @@ pub(crate) async fn bound_recovery(core: Rc<Core>) {
             // Made when its turn has come: a job that waits would keep the log's promises waiting.
             let job = core.partitions().flush_job_of(partition);
             let Some(job) = job else { continue };
-            let flushed = core.node().flusher().run(move || job.run()).await;
-            let Some(result) = flushed else {
-                error!("the background flusher has gone");
-                return core.partitions().flush_dropped(partition);
-            };
-            if note(&core, partition, result).is_err() {
-                break;
+            match run_in_background(&core, partition, job).await {
+                Ok(()) => {}
+                Err(NotFlushed::Full) => break,
+                Err(NotFlushed::Gone) => return,
             }
         }
     }
+}
+
+/// Why a log was not flushed in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotFlushed {
+    /// There is no room.
+    Full,
+    /// The flusher has gone: the node ends.
+    Gone,
+}
+
+/// Flushes all of one log in the background, after a flush of it that is in flight.
+pub(crate) async fn flush_in_background(
+    core: &Rc<Core>,
+    partition: TopicIdPartition,
+) -> Result<(), NotFlushed> {
+    loop {
+        let ended = core.flush_ended().wait();
+        let (job, is_flushing) = {
+            let mut partitions = core.partitions();
+            (partitions.flush_job_of(partition), partitions.is_flushing(partition))
+        };
+        match job {
+            Some(job) => return run_in_background(core, partition, job).await,
+            None if is_flushing => ended.await,
+            None => return Ok(()),
+        }
+    }
+}
+
+async fn run_in_background(
+    core: &Rc<Core>,
+    partition: TopicIdPartition,
+    job: FlushJob,
+) -> Result<(), NotFlushed> {
+    let flushed = core.node().flusher().run(move || job.run()).await;
+    let Some(result) = flushed else {
+        error!("the background flusher has gone");
+        core.partitions().flush_dropped(partition);
+        return Err(NotFlushed::Gone);
+    };
+    note(core, partition, result).map_err(|_| NotFlushed::Full)
 }
 
 /// What a core says again and again while it lasts.

@@ -5,6 +5,7 @@
 //! [`replica`]). [`broker`] puts a node together.
 
 pub mod broker;
+pub mod cleaning;
 mod closing;
 mod connections;
 pub mod coordinators;

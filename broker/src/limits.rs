@@ -25,6 +25,21 @@ pub const PRODUCER_EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
 /// Flushes that wait for the node's background thread; each core has one there at a time.
 pub const BACKGROUND_FLUSHES: usize = 1024;
 
+/// Logs that a core proposes to the cleaner at a time; they are compacted before it is asked again.
+pub const CLEANED_BEFORE_ASKED_AGAIN: usize = 16;
+
+/// Logs that a core flushes each time that it is asked which of its logs are to be compacted.
+pub const FLUSHED_FOR_COMPACTION: usize = 64;
+
+/// Threads of the cleaner, whatever `log.cleaner.threads` says.
+pub const CLEANER_THREADS_MAX: usize = 64;
+
+/// How long a log waits that could not be compacted for lack of room, in milliseconds.
+pub const CLEANING_RETRY_MS: u64 = 15_000;
+
+/// The least pause of a cleaner's thread that has found nothing to do, whatever `log.cleaner.backoff.ms` says.
+pub const CLEANER_PAUSE_MIN: Duration = Duration::from_millis(50);
+
 /// The longest that a produce request waits for its high watermark, whatever it asks for.
 pub const PRODUCE_WAIT_MS_MAX: u64 = 300_000;
 

@@ -7,7 +7,8 @@
 //! * a log that was found and is not open keeps its lines in the checkpoint files;
 //! * no line of a log that is gone stands there when another log is made under its name: a recovery point
 //!   that is not its own would make a crash lose what was promised;
-//! * after the last checkpoints of a stop nobody writes any.
+//! * after the last checkpoints of a stop nobody writes any;
+//! * what is known to be in the recovery point and cleaner files is there: compaction rests on it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -21,8 +22,10 @@ use tracing::warn;
 
 use crate::envelope::CheckpointEntry;
 
+pub use compacting::OnDisk;
 pub use failed::Failure;
 
+mod compacting;
 mod failed;
 mod kept_starts;
 
@@ -46,6 +49,8 @@ struct Places {
     gone: BTreeSet<(usize, Name)>,
     /// The directories whose disk has failed.
     failed: BTreeSet<usize>,
+    /// Directories whose cleaner's file does not say what was noted.
+    uncleaned: BTreeSet<usize>,
 }
 
 /// Where a partition is, whose it is, and the log in it as long as that is not open.
@@ -54,6 +59,9 @@ struct Place {
     dir: usize,
     topic_id: TopicId,
     found: Option<Found>,
+    /// The first offset that compaction has not seen; `None` of a log that was never to be compacted.
+    first_dirty: Option<Offset>,
+    on_disk: OnDisk,
 }
 
 /// The turn to write checkpoint files.
@@ -84,7 +92,19 @@ pub struct Found {
     pub high_watermark: Offset,
 }
 
+impl Places {
+    /// The checkpoint files of the directory are not to speak of the log any more.
+    fn leave_out(&mut self, dir: usize, name: Name) {
+        self.gone.insert((dir, name));
+        self.uncleaned.insert(dir);
+    }
+}
+
 impl Place {
+    fn new(dir: usize, topic_id: TopicId) -> Place {
+        Place { dir, topic_id, found: None, first_dirty: None, on_disk: OnDisk::default() }
+    }
+
     /// True where a core has the place for another topic, with a log that is open or could not be made.
     fn is_held_by_another(&self, topic_id: TopicId) -> bool {
         self.found.is_none() && !self.topic_id.is_zero() && self.topic_id != topic_id
@@ -122,7 +142,7 @@ impl LogDirs {
     ) -> (Arc<LogDir>, Option<Found>) {
         let mut places = self.places();
         let fewest = self.with_fewest(&places);
-        let new = Place { dir: fewest, topic_id, found: None };
+        let new = Place::new(fewest, topic_id);
         let place = places.by_name.entry((topic.to_owned(), partition)).or_insert(new);
         (self.dirs[place.dir].clone(), place.found.clone())
     }
@@ -160,9 +180,9 @@ impl LogDirs {
     pub fn displaced(&self, topic: &str, partition: PartitionIndex) {
         let (name, mut places) = ((topic.to_owned(), partition), self.places());
         let Some(place) = places.by_name.get_mut(&name) else { return };
-        place.found = None;
+        (place.found, place.first_dirty, place.on_disk) = (None, None, OnDisk::default());
         let dir = place.dir;
-        places.gone.insert((dir, name));
+        places.leave_out(dir, name);
     }
 
     /// A partition of a topic is gone. A later topic of its name may have the place already, and keeps it.
@@ -173,7 +193,7 @@ impl LogDirs {
         {
             let dir = place.dir;
             places.by_name.remove(&name);
-            places.gone.insert((dir, name));
+            places.leave_out(dir, name);
         }
     }
 
@@ -238,7 +258,7 @@ impl LogDirs {
         for (name, dir, partition) in strays {
             renamed.push(self.dirs[dir].rename_as_stray(&partition)?);
             places.by_name.remove(&name);
-            places.gone.insert((dir, name));
+            places.leave_out(dir, name);
         }
         Ok(renamed)
     }
@@ -270,13 +290,27 @@ impl LogDirs {
         let failed = self.places().failed.clone();
         let mut refused = Ok(());
         for (index, lines) in lines.iter().enumerate().filter(|(index, _)| !failed.contains(index)) {
-            match write_lines(&self.dirs[index], lines) {
+            match self.write_of(index, lines) {
                 Ok(()) => self.places().gone.retain(|one| one.0 != index || !gone.contains(one)),
                 // The others take theirs all the same.
                 Err(error) => refused = refused.and(Err(error)),
             }
         }
         refused
+    }
+
+    /// Writes the files of one directory.
+    fn write_of(&self, index: usize, lines: &[Line]) -> Result<(), LogDirError> {
+        // First: what it says has to be known before a recovery point lets a log be compacted.
+        self.write_cleaner_offsets_of(index)?;
+        let dir = &self.dirs[index];
+        let offsets =
+            |of: fn(&Line) -> Offset| lines.iter().map(move |line| (&*line.name.0, line.name.1, of(line)));
+        let written = dir.write_offsets(OffsetCheckpoint::RecoveryPoint, offsets(|line| line.recovery_point));
+        self.recovery_points_written(index, lines, written)?;
+        dir.write_offsets(OffsetCheckpoint::Replication, offsets(|line| line.high_watermark))?;
+        let starts = offsets(|line| line.log_start).filter(|(_, _, start)| *start > Offset(0));
+        dir.write_offsets(OffsetCheckpoint::LogStart, starts)
     }
 
     /// What the files of each directory are to say, and which logs that are gone they do not name then.
@@ -286,6 +320,7 @@ impl LogDirs {
             if let Some(found) = &place.found {
                 lines[place.dir].push(Line {
                     name: name.clone(),
+                    topic_id: place.topic_id,
                     recovery_point: found.opening.recovery_point,
                     high_watermark: found.high_watermark,
                     log_start: found.opening.log_start,
@@ -307,6 +342,7 @@ impl LogDirs {
             {
                 lines[place.dir].push(Line {
                     name,
+                    topic_id: place.topic_id,
                     recovery_point: entry.recovery_point,
                     high_watermark: entry.high_watermark,
                     log_start: entry.log_start,
@@ -355,30 +391,27 @@ impl LogDirs {
 #[derive(Clone, Debug)]
 struct Line {
     name: Name,
+    topic_id: TopicId,
     recovery_point: Offset,
     high_watermark: Offset,
     log_start: Offset,
 }
 
-fn write_lines(dir: &LogDir, lines: &[Line]) -> Result<(), LogDirError> {
-    let offsets =
-        |of: fn(&Line) -> Offset| lines.iter().map(move |line| (&*line.name.0, line.name.1, of(line)));
-    dir.write_offsets(OffsetCheckpoint::RecoveryPoint, offsets(|line| line.recovery_point))?;
-    dir.write_offsets(OffsetCheckpoint::Replication, offsets(|line| line.high_watermark))?;
-    let starts = offsets(|line| line.log_start).filter(|(_, _, start)| *start > Offset(0));
-    dir.write_offsets(OffsetCheckpoint::LogStart, starts)
-}
-
-const CHECKPOINTS: [OffsetCheckpoint; 3] =
-    [OffsetCheckpoint::RecoveryPoint, OffsetCheckpoint::Replication, OffsetCheckpoint::LogStart];
+const CHECKPOINTS: [OffsetCheckpoint; 4] = [
+    OffsetCheckpoint::RecoveryPoint,
+    OffsetCheckpoint::Replication,
+    OffsetCheckpoint::LogStart,
+    OffsetCheckpoint::Cleaner,
+];
 
 fn look_through(dirs: &[Arc<LogDir>]) -> Result<HashMap<Name, Place>, (PathBuf, LogDirError)> {
     let mut places: HashMap<Name, Place> = HashMap::new();
     for (index, dir) in dirs.iter().enumerate() {
-        for (name, found) in found_in(dir).map_err(|cause| (dir.path().to_owned(), cause))? {
-            let (topic_id, path) = (found.partition.topic_id, found.partition.dir.clone());
-            let place = Place { dir: index, topic_id, found: Some(found) };
-            if let Some(other) = places.insert(name, place).and_then(|other| other.found) {
+        for (name, place) in found_in(index, dir).map_err(|cause| (dir.path().to_owned(), cause))? {
+            let path = place.found.as_ref().map(|found| found.partition.dir.clone());
+            if let (Some(path), Some(Some(other))) =
+                (path, places.insert(name, place).map(|other| other.found))
+            {
                 let twice = LogDirError::Twice { path, other: other.partition.dir };
                 return Err((dir.path().to_owned(), twice));
             }
@@ -389,7 +422,7 @@ fn look_through(dirs: &[Arc<LogDir>]) -> Result<HashMap<Name, Place>, (PathBuf, 
 
 /// The logs of one directory, with what its checkpoints promise of them. A checkpoint that cannot be read
 /// promises nothing, which is said.
-fn found_in(dir: &LogDir) -> Result<Vec<(Name, Found)>, LogDirError> {
+fn found_in(index: usize, dir: &LogDir) -> Result<Vec<(Name, Place)>, LogDirError> {
     let read = |checkpoint: OffsetCheckpoint| match dir.offsets(checkpoint) {
         Ok(offsets) => offsets,
         Err(error) => {
@@ -400,6 +433,7 @@ fn found_in(dir: &LogDir) -> Result<Vec<(Name, Found)>, LogDirError> {
     let recovery_points = read(OffsetCheckpoint::RecoveryPoint);
     let log_starts = read(OffsetCheckpoint::LogStart);
     let high_watermarks = read(OffsetCheckpoint::Replication);
+    let first_dirty = read(OffsetCheckpoint::Cleaner);
     let found = dir.partitions()?.into_iter().map(|found| {
         let name = (found.topic.clone(), found.partition);
         let offset = |offsets: &PartitionOffsets| offsets.get(&name).copied().unwrap_or(Offset(0));
@@ -409,199 +443,15 @@ fn found_in(dir: &LogDir) -> Result<Vec<(Name, Found)>, LogDirError> {
             log_start: offset(&log_starts),
         };
         let high_watermark = offset(&high_watermarks);
-        (name, Found { partition: found, opening, high_watermark })
+        let first_dirty = first_dirty.get(&name).copied();
+        let on_disk =
+            OnDisk { recovery_point: opening.recovery_point, is_known_as_compacted: first_dirty.is_some() };
+        let topic_id = found.topic_id;
+        let found = Some(Found { partition: found, opening, high_watermark });
+        (name, Place { dir: index, topic_id, found, first_dirty, on_disk })
     });
     Ok(found.collect())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tarn_log::{Descriptors, Log, LogConfig, RealDisk};
-    use tarn_record::Timestamp;
-    use tempfile::TempDir;
-
-    const P: PartitionIndex = PartitionIndex(0);
-
-    #[test]
-    fn what_was_collected_before_the_stop_does_not_replace_the_last_checkpoints() {
-        let (dirs, _files) = dirs(&[]);
-        let topic = place(&dirs, "t");
-        dirs.write_last_checkpoints(&[entry("t", topic, 9)]).expect("there is room");
-        dirs.write_checkpoints(&[entry("t", topic, 5)]).expect("it does nothing");
-        assert_eq!(points(&dirs), [("t".to_owned(), 9)]);
-    }
-
-    #[test]
-    fn a_log_that_is_made_again_does_not_inherit_a_recovery_point() {
-        let (dirs, _files) = dirs(&[]);
-        let (old, other) = (place(&dirs, "t"), place(&dirs, "other"));
-        let collected = [entry("t", old, 9), entry("other", other, 3)];
-        dirs.write_checkpoints(&collected).expect("there is room");
-        dirs.forget("t", P, old);
-        let new = place(&dirs, "t");
-        assert!(dirs.is_in_the_way("t", P));
-        dirs.make_way("t", P).expect("there is room");
-        assert!(!dirs.is_in_the_way("t", P));
-        assert_eq!(points(&dirs), [("other".to_owned(), 3)], "before the new log can hold anything");
-        dirs.write_checkpoints(&collected).expect("there is room");
-        assert_eq!(points(&dirs), [("other".to_owned(), 3)], "what was collected is of the old log");
-        dirs.write_checkpoints(&[entry("t", new, 1)]).expect("there is room");
-        assert_eq!(points(&dirs), [("t".to_owned(), 1)]);
-    }
-
-    #[test]
-    fn checkpoints_without_a_log_that_is_gone_make_way_for_the_next() {
-        let (dirs, _files) = dirs(&[]);
-        let old = place(&dirs, "t");
-        dirs.write_checkpoints(&[entry("t", old, 9)]).expect("there is room");
-        dirs.forget("t", P, old);
-        dirs.write_checkpoints(&[]).expect("there is room");
-        place(&dirs, "t");
-        assert!(!dirs.is_in_the_way("t", P));
-    }
-
-    #[test]
-    fn a_place_is_one_topics_until_that_is_forgotten_and_then_the_next_ones() {
-        let (dirs, _files) = dirs(&[]);
-        let (old, new) = (place(&dirs, "t"), TopicId::random());
-        assert!(dirs.is_held_by_another("t", P, new) && !dirs.is_held_by_another("t", P, old));
-        dirs.forget("t", P, new);
-        assert!(dirs.is_held_by_another("t", P, new), "it was not its to forget");
-        dirs.forget("t", P, old);
-        assert!(!dirs.is_held_by_another("t", P, new));
-        dirs.place("t", P, new);
-        dirs.forget("t", P, old);
-        assert!(dirs.is_held_by_another("t", P, old), "the next topic keeps it");
-    }
-
-    #[test]
-    fn a_log_that_is_found_and_not_opened_keeps_its_line() {
-        let (dirs, _files) = dirs(&["t"]);
-        dirs.write_checkpoints(&[]).expect("there is room");
-        assert_eq!(points(&dirs), [("t".to_owned(), 7)]);
-        assert!(
-            dirs.place("t", P, TopicId::ZERO).1.is_some() && dirs.place("t", P, TopicId::ZERO).1.is_some(),
-            "until it is open"
-        );
-        dirs.opened("t", P, TopicId::random());
-        assert!(dirs.place("t", P, TopicId::ZERO).1.is_none());
-    }
-
-    #[test]
-    fn a_directory_with_a_log_that_was_not_checked_is_not_closed_in_order() {
-        let (dirs, _files) = dirs(&["t", "u"]);
-        assert_eq!(dirs.closed_in_order().len(), 0, "no mark was there");
-        dirs.opened("t", P, TopicId::random());
-        assert_eq!(dirs.closed_in_order().len(), 0, "the other may still be damaged");
-        dirs.opened("u", P, TopicId::random());
-        assert_eq!(dirs.closed_in_order().len(), 1);
-        dirs.closed(&entry("t", TopicId::random(), 7), Closing::Begun);
-        assert_eq!(dirs.closed_in_order().len(), 0);
-        dirs.closed(&entry("t", TopicId::random(), 7), Closing::InOrder);
-        assert_eq!(dirs.closed_in_order().len(), 1);
-    }
-
-    #[test]
-    fn a_log_of_a_topic_that_the_metadata_does_not_know_is_put_aside_and_kept() {
-        let (dirs, files) = dirs(&["known", "stray"]);
-        let known = dirs.place("known", P, TopicId::ZERO).1.expect("it is there").partition.topic_id;
-        let renamed = dirs.put_strays_aside(|_, id| id == known).expect("it can be renamed");
-        let [stray] = &renamed[..] else { panic!("one of them: {renamed:?}") };
-        let name = stray.file_name().unwrap_or_default().to_string_lossy();
-        assert!(name.starts_with("stray-0.") && name.ends_with("-stray"), "{name}");
-        assert!(stray.join("00000000000000000000.log").exists(), "with all that is in it");
-        assert!(dirs.leftovers().expect("it can be read").is_empty(), "nobody will remove it");
-        assert!(
-            dirs.place("known", P, TopicId::ZERO).1.is_some()
-                && dirs.place("stray", P, TopicId::ZERO).1.is_none()
-        );
-        drop(dirs);
-        let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is ours");
-        let again = LogDirs::new(vec![dir], 1).expect("it can be read");
-        assert!(again.place("stray", P, TopicId::ZERO).1.is_none(), "nor is it found at the next start");
-    }
-
-    #[test]
-    fn a_log_that_was_closed_keeps_its_line_and_is_opened_as_it_was_left() {
-        let (dirs, _files) = dirs(&[]);
-        let topic = place(&dirs, "t");
-        let left = entry("t", topic, 5);
-        for (closing, clean) in [(Closing::Begun, false), (Closing::InOrder, true)] {
-            dirs.closed(&left, closing);
-            let (_, found) = dirs.place("t", P, TopicId::ZERO);
-            let found = found.expect("it is there and not open");
-            assert_eq!((found.opening.clean, found.high_watermark), (clean, Offset(5)));
-            assert_eq!(found.partition.topic_id, topic);
-            dirs.write_checkpoints(&[]).expect("there is room");
-            assert_eq!(points(&dirs), [("t".to_owned(), 5)]);
-        }
-    }
-
-    #[test]
-    fn a_directory_of_the_metadata_log_alone_gets_no_partition() {
-        let files: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
-        let open = |files: &TempDir| {
-            LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new")
-        };
-        let dirs = LogDirs::new(files.iter().map(open).collect(), 2).expect("they can be read");
-        for topic in ["a", "b", "c", "d"] {
-            let (dir, _) = dirs.place(topic, P, TopicId::ZERO);
-            assert_ne!(dir.path(), files[2].path(), "{topic}");
-        }
-    }
-
-    #[test]
-    fn a_partition_in_two_directories_is_refused_with_both() {
-        let files: Vec<_> = (0..2).map(|_| tempfile::tempdir().expect("a directory")).collect();
-        let open = |files: &TempDir| {
-            let dir =
-                LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new");
-            let config = LogConfig::default();
-            Log::create(&dir, "t", P, TopicId::random(), config, Timestamp(0)).expect("it is new");
-            dir
-        };
-        let refused = LogDirs::new(files.iter().map(open).collect(), 2).expect_err("which of them counts?");
-        let LogDirError::Twice { path, other } = refused.1 else { panic!("{}", refused.1) };
-        let partitions: Vec<_> = files.iter().map(|files| files.path().join("t-0")).collect();
-        assert_eq!([other, path], partitions[..]);
-    }
-
-    /// One directory in which these logs are, each with a recovery point of 7.
-    fn dirs(found: &[&str]) -> (LogDirs, TempDir) {
-        let files = tempfile::tempdir().expect("a directory");
-        let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new");
-        for topic in found {
-            let (id, config) = (TopicId::random(), LogConfig::default());
-            let mut log = Log::create(&dir, topic, P, id, config, Timestamp(0)).expect("it is new");
-            log.close().expect("there is room");
-        }
-        let points = found.iter().map(|topic| (*topic, P, Offset(7)));
-        dir.write_offsets(OffsetCheckpoint::RecoveryPoint, points).expect("there is room");
-        (LogDirs::new(vec![dir], 1).expect("it can be read"), files)
-    }
-
-    /// Opens a log of a new topic.
-    fn place(dirs: &LogDirs, topic: &str) -> TopicId {
-        let id = TopicId::random();
-        dirs.place(topic, P, id);
-        dirs.opened(topic, P, id);
-        id
-    }
-
-    fn entry(topic: &str, topic_id: TopicId, recovery_point: i64) -> CheckpointEntry {
-        CheckpointEntry {
-            topic: topic.into(),
-            topic_id,
-            partition: P,
-            recovery_point: Offset(recovery_point),
-            high_watermark: Offset(recovery_point),
-            log_start: Offset(0),
-        }
-    }
-
-    fn points(dirs: &LogDirs) -> Vec<(String, i64)> {
-        let points = dirs.dirs()[0].offsets(OffsetCheckpoint::RecoveryPoint).expect("it can be read");
-        points.into_iter().map(|((topic, _), offset)| (topic, offset.0)).collect()
-    }
-}
+mod tests;

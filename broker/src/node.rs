@@ -6,12 +6,16 @@ use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 
 use tarn_image::config::server::ServerConfig;
+use tarn_image::configs::Configs;
+use tarn_image::effective::BrokerView;
+use tarn_image::effective::cleaner::CleanerConfig;
 use tarn_log::ExportDir;
 use tarn_mirror::manager::ManagerHandle;
 use tarn_quorum::ControllerHandle;
 use tarn_record::BrokerId;
 use tracing::error;
 
+use crate::cleaning;
 use crate::flushing::BackgroundFlusher;
 use crate::log_dirs::LogDirs;
 
@@ -22,6 +26,7 @@ pub struct Node {
     log_dirs: Arc<LogDirs>,
     controller: ControllerHandle,
     flusher: BackgroundFlusher,
+    cleaner: Arc<cleaning::Shared>,
     exports: Arc<ExportDir>,
     mirrors: OnceLock<ManagerHandle>,
 }
@@ -37,7 +42,12 @@ impl Node {
     ) -> Node {
         let exports = config.mirror_exports.of_node(&cluster_id, config.node_id);
         let exports = Arc::new(ExportDir::new(exports));
-        Node { config, cluster_id, log_dirs, controller, flusher, exports, mirrors: OnceLock::new() }
+        // Until the first core has the metadata.
+        let (configs, broker) = (Configs::default(), config.node_id.to_string());
+        let cleaner = CleanerConfig::resolve(&BrokerView::new(&configs, &broker, &config.properties));
+        let cleaner = Arc::new(cleaning::Shared::new(cleaner));
+        let mirrors = OnceLock::new();
+        Node { config, cluster_id, log_dirs, controller, flusher, cleaner, exports, mirrors }
     }
 
     /// Its configuration.
@@ -68,6 +78,11 @@ impl Node {
     /// Its thread for flushes that nobody waits for.
     pub fn flusher(&self) -> &BackgroundFlusher {
         &self.flusher
+    }
+
+    /// What its cores and its cleaner's threads share.
+    pub fn cleaner(&self) -> &Arc<cleaning::Shared> {
+        &self.cleaner
     }
 
     /// Where it keeps what it cuts off logs for a mirror.

@@ -128,6 +128,13 @@ impl Partitions {
         answer(self.waiting.high_watermark(partition, replica.high_watermark()));
     }
 
+    /// Takes over the files that the log of a partition has let go.
+    pub fn collect_removals(&mut self, partition: TopicIdPartition) {
+        if let Some(replica) = self.replicas.get_mut(&partition) {
+            self.removals.extend(replica.take_removals());
+        }
+    }
+
     /// Files that logs have let go, to be removed on another thread.
     pub fn take_removals(&mut self) -> Vec<Removal> {
         mem::take(&mut self.removals)

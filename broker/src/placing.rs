@@ -15,6 +15,7 @@ use tarn_wire::ErrorCode;
 use thiserror::Error;
 use tracing::{error, info, warn};
 
+use crate::cleaning;
 use crate::closing::close_logs;
 use crate::core::Core;
 use crate::envelope::CheckpointEntry;
@@ -47,6 +48,7 @@ enum NotOpened {
 /// recovered while it serves.
 pub(crate) async fn open_all(core: &Rc<Core>) {
     let log_dirs = core.node().log_dirs();
+    cleaning::configure(core);
     for topic in core.view().topics() {
         for (partition, leadership) in owned(core, topic) {
             let Some(leadership) = leadership else { continue };
@@ -168,6 +170,7 @@ fn keep_or_say(
         Ok(replica) => {
             core.node().log_dirs().opened(name, partition.partition, topic.id);
             core.partitions().insert(replica);
+            cleaning::opened(core, partition);
             let failures = core.unopened().forget(partition);
             if failures > 0 {
                 info!(topic = %name, partition = %partition.partition, failures, "log opened at last");
@@ -218,6 +221,9 @@ pub(crate) async fn apply(core: &Rc<Core>, before: &MetadataImage, delta: &Metad
         }
         core.forget_rules(*topic_id);
     }
+    if delta.broker_configs_changed(&core.node().broker_id().to_string()) {
+        cleaning::configure(core);
+    }
     let view = core.view();
     for topic_id in changed_topics(core, delta) {
         core.forget_rules(topic_id);
@@ -266,6 +272,8 @@ async fn change(core: &Rc<Core>, topic: &TopicImage) {
                 replica.on_metadata(leadership, rules, binding);
             }
             partitions.news_of(partition);
+            drop(partitions);
+            cleaning::follow(core, partition);
             continue;
         }
         // What could not be opened has its turn, and is opened as the metadata says then.
@@ -282,6 +290,7 @@ async fn change(core: &Rc<Core>, topic: &TopicImage) {
 fn give_up(core: &Rc<Core>, partition: TopicIdPartition, error: ErrorCode) -> Option<Replica> {
     core.machines().unload(partition);
     core.unopened().forget(partition);
+    cleaning::forget(core, partition);
     core.partitions().remove(partition, error)
 }
 
@@ -389,6 +398,7 @@ async fn delete(core: &Rc<Core>, topic: &TopicImage) {
     for partition in &partitions {
         replicas.extend(give_up(core, *partition, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
     }
+    cleaning::ended(core, &partitions).await;
     core.flushes_ended(&partitions).await;
     core.openings_ended(&partitions).await;
     let log_dirs = core.node().log_dirs();

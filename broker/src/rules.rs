@@ -96,7 +96,12 @@ impl TopicRules {
         let size = |bytes: i32| u32::try_from(bytes).unwrap_or(0);
         let log = LogConfig {
             segment_bytes: size(config.segment_bytes),
-            segment_ms: config.segment_ms,
+            // Nothing in the active segment is compacted.
+            segment_ms: if config.cleanup.compact {
+                config.segment_ms.min(config.max_compaction_lag_ms)
+            } else {
+                config.segment_ms
+            },
             segment_jitter_ms: config.segment_jitter_ms,
             index_interval_bytes: size(config.index_interval_bytes),
             segment_index_bytes: size(config.segment_index_bytes),
@@ -207,6 +212,15 @@ mod tests {
         assert_eq!(kept(of("compact")), (None, true));
         assert_eq!(kept(of("compact,delete")), (Some(retention), true));
         assert_eq!(kept(of("")), (None, false));
+    }
+
+    #[test]
+    fn a_compacted_log_is_rolled_before_its_records_are_overdue() {
+        let segment_ms = |more: &[(&str, &str)]| rules(more, 1, Promise::AsConfigured).log.segment_ms;
+        let lag = ("max.compaction.lag.ms", "500");
+        assert_eq!(segment_ms(&[("cleanup.policy", "compact"), lag]), 500);
+        assert_eq!(segment_ms(&[("cleanup.policy", "compact"), lag, ("segment.ms", "400")]), 400);
+        assert_eq!(segment_ms(&[lag]), 604_800_000);
     }
 
     fn flush(configured: &str, replicas: usize, promise: Promise) -> FlushPolicy {

@@ -17,6 +17,7 @@ use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_runtime::{Queue, blocking, blocking_copy, sleep, spawn, wall_clock_ms, yield_if_needed};
 use tracing::{debug, info, warn};
 
+use crate::cleaning;
 use crate::core::Core;
 use crate::flushing::flush_now;
 use crate::limits;
@@ -57,6 +58,7 @@ async fn truncate_all(core: &Rc<Core>, orders: &[TruncateOrder]) -> Vec<Result<L
 }
 
 async fn truncate_one(core: &Rc<Core>, order: &TruncateOrder) -> Result<LogTruncated, LocalError> {
+    let _uncompacted = cleaning::pause(core, order.partition).await;
     let work = {
         let partitions = core.partitions();
         let replica = partitions.get(order.partition).ok_or_else(|| core.local_absence(order.partition))?;
@@ -122,6 +124,7 @@ async fn drop_end(
         partitions.was_truncated(partition);
         cut
     };
+    cleaning::was_truncated(core, partition);
     core.remove_files();
     match cut {
         Some(Ok(log_end)) => {

@@ -3,6 +3,7 @@
 
 mod appends;
 mod begun_again;
+mod compaction;
 mod ended_log;
 mod failover;
 mod interchange;

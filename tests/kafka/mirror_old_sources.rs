@@ -47,7 +47,9 @@ fn kafka_3_9_2_with_kraft_is_mirrored_and_left_behind() {
 
 fn a_source_is_mirrored_restarted_and_left_behind(release: Release) {
     let mut source = OldSource::start(release);
-    let mut tarn = Tarn::start(&TarnOptions::default());
+    // The source's cleaner is off too: both hold what was written.
+    let properties = vec![("log.cleaner.enable".to_string(), "false".to_string())];
+    let mut tarn = Tarn::start(&TarnOptions { properties, ..TarnOptions::default() });
     tarn.mirror_from(&source.bootstrap(), "m", ".*");
     await_mirrored(&source.bootstrap(), &tarn.bootstrap(), mirrored, COPIED);
     let compared = assert_identical(&source.bootstrap(), &tarn.bootstrap(), mirrored);

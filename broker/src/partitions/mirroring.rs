@@ -60,9 +60,7 @@ impl Partitions {
     /// The log of a partition was cut: those who read it are told, and what waits for records that may be gone
     /// is not confirmed any more, whatever is appended in their place.
     pub fn was_truncated(&mut self, partition: TopicIdPartition) {
-        if let Some(replica) = self.replicas.get_mut(&partition) {
-            self.removals.extend(replica.take_removals());
-        }
+        self.collect_removals(partition);
         self.news_of(partition);
         answer(self.waiting.fail(partition, ErrorCode::NOT_LEADER_OR_FOLLOWER));
     }

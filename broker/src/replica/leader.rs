@@ -55,6 +55,8 @@ pub struct Replica {
     pub(super) rules: Arc<TopicRules>,
     pub(super) binding: Option<Binding>,
     watchers: Vec<Watcher>,
+    /// Compaction has written a part of the log anew, whatever the topic's policy is now.
+    pub(crate) was_compacted: bool,
     pub(super) removals: Vec<RemovalJob>,
     /// When the oldest of what no flush has been begun for was appended.
     pub(super) unflushed_since: Option<Timestamp>,
@@ -99,6 +101,7 @@ impl Replica {
             rules,
             binding: None,
             watchers: Vec::new(),
+            was_compacted: false,
             removals: Vec::new(),
             unflushed_since: None,
         };
@@ -119,6 +122,12 @@ impl Replica {
     /// The log.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// The log, for a test to change.
+    #[cfg(test)]
+    pub(crate) fn log_mut(&mut self) -> &mut Log {
+        &mut self.log
     }
 
     /// Closes the logs; what they made durable is committed. Waits for the disk.
@@ -344,7 +353,7 @@ impl Replica {
             high_watermark: self.high_watermark,
             latest_epoch: self.log.latest_epoch(),
             leader_epoch: self.leadership.epoch,
-            compacted: self.rules.compaction.is_some(),
+            compacted: self.rules.compaction.is_some() || self.was_compacted,
         }
     }
 

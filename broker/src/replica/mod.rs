@@ -1,5 +1,6 @@
 //! One partition's replica and what waits on it.
 
+mod compacting;
 mod deleting;
 pub(crate) mod ending;
 mod flushing;

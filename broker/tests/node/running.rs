@@ -253,11 +253,16 @@ impl Client {
             assert!(began.elapsed() < PATIENCE, "the core never heard of {topic}");
             let produced = self.call(9, &produce(topic, acks, bytes));
             let produced = produced.responses[0].partition_responses[0].clone();
-            if produced.error_code != ErrorCode::NOT_LEADER_OR_FOLLOWER.0 {
+            if !is_unheard_of(produced.error_code) {
                 return produced;
             }
         }
     }
+}
+
+/// True while the owning core has not heard of a topic, or not opened its log.
+pub(crate) fn is_unheard_of(error_code: i16) -> bool {
+    [ErrorCode::NOT_LEADER_OR_FOLLOWER.0, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0].contains(&error_code)
 }
 
 /// One record of so many bytes for partition 0 of a topic.

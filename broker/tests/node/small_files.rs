@@ -22,12 +22,13 @@ enum Fate {
 use Fate::{RefusesToStart, Serves, WithoutThePartition};
 
 /// The files; what becomes of a node where one has no right content, and where it cannot be read.
-const FILES: [(&str, Fate, Fate); 10] = [
+const FILES: [(&str, Fate, Fate); 11] = [
     ("meta.properties", RefusesToStart, RefusesToStart),
     (".kafka_cleanshutdown", Serves, RefusesToStart),
     ("recovery-point-offset-checkpoint", Serves, Serves),
     ("replication-offset-checkpoint", Serves, Serves),
     ("log-start-offset-checkpoint", Serves, Serves),
+    ("cleaner-offset-checkpoint", Serves, Serves),
     ("t-0/partition.metadata", WithoutThePartition, WithoutThePartition),
     ("t-0/leader-epoch-checkpoint", Serves, WithoutThePartition),
     ("t-0/truncation-checkpoint", Serves, WithoutThePartition),

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use crate::config::table::{self, ConfigKey, Synonym, Update};
 use crate::configs::{ConfigMap, ConfigResource, Configs};
 
+pub mod cleaner;
 pub mod topic;
 
 /// The keys set in `server.properties`.

@@ -45,15 +45,10 @@ fn page() -> String {
     let (acted_on, idle): (Vec<_>, Vec<_>) =
         table::broker_keys().partition(|key| effect(key) == Effect::Some);
     let (refused, idle): (Vec<_>, Vec<_>) = idle.into_iter().partition(|key| effect(key) == Effect::Refused);
-    section(
-        &mut page,
-        "Nodes (`server.properties`)",
-        "Keys that change what Tarn does. Compaction does not happen yet; see the README.",
-        acted_on,
-    );
+    section(&mut page, "Nodes (`server.properties`)", "Keys that change what Tarn does.", acted_on);
     let (acted_on, kept): (Vec<_>, Vec<_>) =
         table::topic_keys().iter().partition(|key| topic::acts_on(key.name));
-    let about = "Keys of Kafka; each is dynamic. `compact` in `cleanup.policy` asks for keys in records.";
+    let about = "Keys of Kafka; each is dynamic. With `compact` in `cleanup.policy` records need keys.";
     section(&mut page, "Topics", about, acted_on);
     let about = "Validated, kept, shown and mirrored; nothing acts on them.";
     section(&mut page, "Topics, no effect yet", about, kept);

@@ -1,6 +1,6 @@
-//! What the kernel lets this process have: CPUs and descriptors.
+//! What the kernel lets this process have: CPUs, their time, and descriptors.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 use std::sync::OnceLock;
@@ -51,6 +51,18 @@ pub(crate) fn unpin_this_thread() {
     }
 }
 
+/// Has this thread, and no other, come last where CPUs are busy. Needs no privilege, and cannot be taken back without.
+///
+/// # Errors
+/// When the kernel refuses; the thread then competes with the others.
+pub fn lower_priority_of_this_thread() -> io::Result<()> {
+    // On Linux a nice value is a thread's own, and no process id names the calling thread.
+    Ok(setpriority_process(None, NICEST)?)
+}
+
+/// The largest nice value that there is.
+const NICEST: i32 = 19;
+
 /// Binds this thread to `cpu`.
 pub(crate) fn pin_this_thread(cpu: usize) -> io::Result<()> {
     let refused = |cause: String| io::Error::new(io::ErrorKind::InvalidInput, cause);
@@ -92,6 +104,17 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_thread_comes_last_and_the_others_do_not() {
+        let nice = || rustix::process::getpriority_process(None).unwrap();
+        let before = nice();
+        let lowered = std::thread::spawn(move || {
+            lower_priority_of_this_thread().unwrap();
+            nice()
+        });
+        assert_eq!((lowered.join().unwrap(), nice()), (NICEST, before));
     }
 
     #[test]

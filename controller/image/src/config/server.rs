@@ -14,7 +14,7 @@ use tarn_record::ids::BrokerId;
 use thiserror::Error;
 
 use super::table;
-use crate::effective::{StaticConfigs, topic};
+use crate::effective::{StaticConfigs, cleaner, topic};
 use crate::limits::{CORES_MAX, CPU_MAX};
 pub use directories::{MirrorExports, is_a_logs_place};
 pub use listeners::{Listener, host_and_port};
@@ -275,6 +275,7 @@ fn read(reader: &Reader<'_>, given: &StaticConfigs) -> Result<ServerConfig, Conf
     let node_id: i32 = node_id.parse().map_err(|_| ConfigError::Missing("node.id"))?;
     let roles = roles(reader)?;
     refuse_security(reader)?;
+    check_cleaner(reader)?;
     let names = listeners::Names::read(reader, roles)?;
     let directories = directories::Directories::read(reader)?;
     let mut properties = given.clone();
@@ -332,6 +333,19 @@ fn refuse_security(reader: &Reader<'_>) -> Result<(), ConfigError> {
             "[hidden]".to_owned(),
             "there are no delegation tokens",
         );
+    }
+    Ok(())
+}
+
+/// What the cleaner acts on is looked up while the node runs; here only that it makes sense together.
+fn check_cleaner(reader: &Reader<'_>) -> Result<(), ConfigError> {
+    let threads: i64 = reader.number("log.cleaner.threads")?;
+    let bytes: i64 = reader.number("log.cleaner.dedupe.buffer.size")?;
+    let is_enabled = reader.is_true("log.cleaner.enable")?;
+    if is_enabled && threads > 0 && bytes / threads <= cleaner::THREAD_BUFFER_BYTES {
+        return Err(ConfigError::Inconsistent(
+            "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.".to_owned(),
+        ));
     }
     Ok(())
 }
@@ -473,10 +487,11 @@ fn notices(given: &StaticConfigs, reader: &Reader<'_>) -> Vec<Notice> {
         .collect()
 }
 
-/// The broker keys that give defaults of topic keys which are acted on.
-fn topic_synonyms() -> impl Iterator<Item = &'static str> {
+/// The broker keys that are acted on though nothing asks for them at the start: those that give defaults of topic keys
+/// which are acted on, and what the cleaner looks up for each of its rounds.
+fn looked_up_later() -> impl Iterator<Item = &'static str> {
     let acted_on = table::topic_keys().iter().filter(|key| topic::acts_on(key.name));
-    acted_on.flat_map(|key| key.synonyms).map(|synonym| synonym.name)
+    acted_on.flat_map(|key| key.synonyms).map(|synonym| synonym.name).chain(cleaner::KEYS)
 }
 
 impl StorageConfig {
@@ -583,6 +598,13 @@ mod tests {
     }
 
     #[test]
+    fn a_cleaner_without_memory_for_its_threads_is_refused() {
+        let bytes = "log.cleaner.threads=2\nlog.cleaner.dedupe.buffer.size=2097152\n";
+        assert_eq!(refused(bytes), "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.");
+        assert!(parse(&format!("{bytes}log.cleaner.enable=false\n")).is_ok());
+    }
+
+    #[test]
     fn what_would_lack_security_is_refused() {
         assert_eq!(
             refused("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"),
@@ -607,7 +629,7 @@ mod tests {
     #[test]
     fn what_is_only_validated_is_named_as_idle() {
         for (key, value) in [
-            ("log.cleaner.delete.retention.ms", "5"),
+            ("log.cleaner.io.buffer.size", "5"),
             ("compression.lz4.level", "5"),
             ("unclean.leader.election.enable", "true"),
             ("replica.lag.time.max.ms", "5"),

@@ -45,16 +45,20 @@ const ACTED_ON: &[&str] = &[
     "compression.gzip.level",
     "compression.type",
     "compression.zstd.level",
+    "delete.retention.ms",
     "file.delete.delay.ms",
     "flush.messages",
     "flush.ms",
     "flush.policy",
     "index.interval.bytes",
+    "max.compaction.lag.ms",
     "max.decompressed.message.bytes",
     "max.message.bytes",
     "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms",
     "message.timestamp.type",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
     "min.insync.replicas",
     "retention.bytes",
     "retention.ms",
@@ -64,7 +68,7 @@ const ACTED_ON: &[&str] = &[
     "segment.ms",
 ];
 
-/// True for a topic key that changes what a node does; of `cleanup.policy`, compact asks for keys only.
+/// True for a topic key that changes what a node does.
 pub fn acts_on(topic_key: &str) -> bool {
     ACTED_ON.contains(&topic_key)
 }

@@ -77,6 +77,32 @@ impl Log {
         rules: &CleanRules,
         now: Timestamp,
     ) -> Result<Option<Dirtiness>, LogError> {
+        let bound = CleanBound { recovery_point: bound.recovery_point.min(self.recovery_point), ..*bound };
+        self.dirtiness_within(first_dirty, &bound, rules, now)
+    }
+
+    /// The same, as if all of the log were on the disk: what a flush, and then a checkpoint, would let be compacted.
+    ///
+    /// # Errors
+    /// As for [`Log::dirtiness`].
+    pub fn dirtiness_once_flushed(
+        &mut self,
+        first_dirty: Offset,
+        high_watermark: Offset,
+        rules: &CleanRules,
+        now: Timestamp,
+    ) -> Result<Option<Dirtiness>, LogError> {
+        let bound = CleanBound { high_watermark, recovery_point: self.end };
+        self.dirtiness_within(first_dirty, &bound, rules, now)
+    }
+
+    fn dirtiness_within(
+        &mut self,
+        first_dirty: Offset,
+        bound: &CleanBound,
+        rules: &CleanRules,
+        now: Timestamp,
+    ) -> Result<Option<Dirtiness>, LogError> {
         let is_inside = self.start <= first_dirty && first_dirty <= self.end;
         let first_dirty = if is_inside { first_dirty } else { self.start };
         let first = self.segment_of(first_dirty);
@@ -103,7 +129,7 @@ impl Log {
         now: Timestamp,
     ) -> Result<usize, LogError> {
         let stable = self.last_stable_offset(bound.high_watermark);
-        let limit = stable.min(bound.recovery_point).min(self.recovery_point);
+        let limit = stable.min(bound.recovery_point);
         let has_last_batch = self.segments.iter().rposition(|segment| segment.size() > 0).unwrap_or(0);
         let youngest = now.0.saturating_sub(rules.min_lag_ms);
         for index in first..has_last_batch {

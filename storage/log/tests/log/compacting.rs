@@ -186,9 +186,13 @@ fn only_what_nobody_can_take_back_is_compacted() {
     };
     let high = bound(&log);
     assert_eq!(find(&mut log, high, &RULES), None, "nothing was flushed");
+    let lies = CleanBound { recovery_point: log.end(), ..high };
+    assert_eq!(find(&mut log, lies, &RULES), None, "the file is older than the log");
+    let once_flushed = log.dirtiness_once_flushed(Offset(0), log.end(), &RULES, NOW).unwrap();
     flush(&mut log);
     let all = bound(&log);
     let most = find(&mut log, all, &RULES).unwrap();
+    assert_eq!(once_flushed.map(|found| found.end.0), Some(most));
     let half = find(&mut log, CleanBound { high_watermark: Offset(20), ..all }, &RULES).unwrap();
     assert!(half <= 20 && most > 30);
     let saved = CleanBound { recovery_point: Offset(20), ..all };

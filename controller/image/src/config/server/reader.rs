@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use super::{ConfigError, topic_synonyms};
+use super::{ConfigError, looked_up_later};
 use crate::config::table::{self, ConfigKey, Default};
 use crate::config::value::{Refusal, elements};
 use crate::effective::StaticConfigs;
@@ -67,9 +67,9 @@ impl<'a> Reader<'a> {
         ConfigError::Invalid(Refusal { shown, why: why.to_owned() }.of(name))
     }
 
-    /// The keys that have an effect: those asked for, and those that give defaults of topics.
+    /// The keys that have an effect: those asked for, and those that are looked up later.
     pub(super) fn used(&self) -> BTreeSet<&'static str> {
-        self.used.borrow().iter().copied().chain(topic_synonyms()).collect()
+        self.used.borrow().iter().copied().chain(looked_up_later()).collect()
     }
 
     /// That every key of the file has a value of its type, asked for or not.

@@ -1,0 +1,239 @@
+//! Rounds of a core of the test's own, beside a node that runs; the test is the cleaner's thread.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use futures_lite::future::poll_once;
+use tarn_log::{CleanRules, Cleaned, Cleaning, Log, LogConfig, OffsetMap, Opening, Spent};
+use tarn_record::{
+    BatchBuilder, Compression, Offset, PartitionIndex, Record, Timestamp, TopicId, TopicIdPartition,
+    ValidBatch,
+};
+use tarn_runtime::channel::{ReplySlot, reply};
+use tarn_runtime::{sleep, yield_now};
+use tarn_wire::ErrorCode;
+
+use super::*;
+use crate::envelope::CheckpointEntry;
+use crate::limits;
+use crate::lone_core::{self, LoneCore};
+use crate::replica::Replica;
+use crate::replica::ending::tests::ALONE;
+use crate::rules::{CompactionRules, TopicRules};
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+const TOPIC: &str = "t";
+const P: TopicIdPartition = TopicIdPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(0) };
+const RECORDS: i64 = 40;
+
+#[test]
+fn a_log_that_is_about_to_be_cut_waits_for_its_round_and_has_no_other_meanwhile() {
+    lone_core::run(|world| async move {
+        world.lead(&rules(true));
+        let begun = world.begin().await;
+        assert!(world.begin_now().await.is_none(), "one at a time");
+        assert!(world.candidates().await.best.is_empty());
+        let mut paused = Box::pin(pause(&world.core, P));
+        assert!(poll_once(&mut paused).await.is_none(), "the thread has its files");
+        let told = world.core.node().cleaner().paid(Spent::default(), &begun.unwanted);
+        assert_eq!(told, ControlFlow::Break(()));
+        end(begun.end, Outcome::GivenUp).await;
+        let paused = paused.await;
+        assert!(world.begin_now().await.is_none());
+        drop(paused);
+        drop(world.begin().await);
+        // A thread that is gone would go the same way again.
+        while world.candidates().await.uncleanable == 0 {
+            yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn what_was_written_for_a_log_that_was_given_up_is_to_be_removed() {
+    lone_core::run(|world| async move {
+        world.lead(&rules(true));
+        let Begun { cleaning, end: slot, .. } = *world.begin().await;
+        let cleaned = first_segment(cleaning);
+        drop(world.core.partitions().remove(P, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
+        forget(&world.core, P);
+        let mut waits = Box::pin(ended(&world.core, &[P]));
+        assert!(poll_once(&mut waits).await.is_none());
+        let written = world.dir.path().join("t-0/00000000000000000000.log.cleaned");
+        assert!(written.exists());
+        match world.swap(cleaned).await {
+            Swap::Stale(removal) => removal.run().expect("it is there"),
+            other => panic!("{other:?}"),
+        }
+        assert!(!written.exists());
+        drop(slot);
+        waits.await;
+    });
+}
+
+#[test]
+fn a_round_is_written_down_once_it_is_on_the_disk() {
+    lone_core::run(|world| async move {
+        world.lead(&rules(true));
+        let Begun { cleaning, end: slot, .. } = *world.begin().await;
+        let cleaned = first_segment(cleaning);
+        assert!(matches!(world.swap(cleaned).await, Swap::Done));
+        let is_compacted = world.core.partitions().get(P).is_some_and(|replica| replica.was_compacted);
+        assert!(is_compacted);
+        end(slot, Outcome::Compacted(Offset(17))).await;
+        assert_eq!(world.first_dirty(), (Some(Offset(17)), Some(Offset(17))));
+        let flushed = world.core.partitions().get_mut(P).is_some_and(|replica| replica.flush_job().is_none());
+        assert!(flushed, "the names are on the disk");
+        let files = world.core.partitions().get(P).map(|replica| replica.log().generation());
+        let begun = world.begin().await;
+        world.cut(|log| drop(log.truncate_to(Offset(9), NOW).expect("it can be")));
+        end(begun.end, Outcome::Compacted(Offset(30))).await;
+        assert_ne!(world.core.partitions().get(P).map(|replica| replica.log().generation()), files);
+        assert_eq!(world.first_dirty(), (Some(Offset(9)), Some(Offset(9))), "it was a round of another log");
+    });
+}
+
+#[test]
+fn a_round_that_comes_to_nothing_is_not_begun_again_before_there_is_more() {
+    lone_core::run(|world| async move {
+        world.lead(&rules(true));
+        let begun = world.begin().await;
+        end(begun.end, Outcome::Compacted(Offset(0))).await;
+        assert!(world.begin_now().await.is_none());
+        let found = world.candidates().await;
+        assert!(found.best.is_empty() && found.max_ratio > 0.9 && found.uncleanable == 0, "{found:?}");
+    });
+}
+
+#[test]
+fn a_log_that_has_lost_its_end_is_compacted_from_there() {
+    lone_core::run(|world| async move {
+        let log_dirs = world.core.node().log_dirs();
+        log_dirs.place(TOPIC, P.partition, P.topic_id);
+        log_dirs.note_first_dirty(TOPIC, P.partition, P.topic_id, Some(Offset(RECORDS + 7)));
+        world.lead(&rules(true));
+        assert_eq!(world.first_dirty(), (Some(Offset(RECORDS)), Some(Offset(RECORDS))));
+    });
+}
+
+#[test]
+fn what_was_compacted_here_is_known_whatever_the_policy_is_now() {
+    lone_core::run(|world| async move {
+        world.lead(&rules(true));
+        let replica =
+            world.core.partitions().remove(P, ErrorCode::NOT_LEADER_OR_FOLLOWER).expect("it is led");
+        forget(&world.core, P);
+        drop(replica);
+        let opening = Opening { clean: false, recovery_point: Offset(0), log_start: Offset(0) };
+        let policy_is_delete = rules(false);
+        let config = policy_is_delete.log.clone();
+        let log =
+            Log::open(&world.dir, TOPIC, P.partition, config, opening, NOW).expect("its files are right").0;
+        world.take_in(log, &policy_is_delete);
+        let compacted = || world.core.partitions().get(P).is_some_and(|replica| replica.ends().compacted);
+        assert!(compacted());
+        let end = world.core.partitions().get(P).map(|replica| replica.log().end()).unwrap_or_default();
+        world.cut(|log| drop(log.truncate_fully_and_start_at(end, NOW).expect("it can be")));
+        assert!(!compacted(), "nothing is left of it");
+        assert_eq!(world.first_dirty(), (None, None));
+    });
+}
+
+impl LoneCore {
+    /// Leads a log of some segments with three keys, all of it on the disk.
+    fn lead(&self, rules: &Arc<TopicRules>) {
+        let mut log =
+            Log::create(&self.dir, TOPIC, P.partition, P.topic_id, rules.log.clone(), NOW).expect("new");
+        for offset in 0..RECORDS {
+            log.append_as_is(&[batch(offset)], NOW).expect("there is room");
+        }
+        let flushed = log.flush_job().expect("there is something").run().expect("the disk works");
+        log.flushed(flushed).expect("it is of this log");
+        self.take_in(log, rules);
+    }
+
+    fn take_in(&self, log: Log, rules: &Arc<TopicRules>) {
+        let log_dirs = self.core.node().log_dirs();
+        log_dirs.place(TOPIC, P.partition, P.topic_id);
+        log_dirs.opened(TOPIC, P.partition, P.topic_id);
+        let end = log.end();
+        let replica = Replica::new(P, TOPIC.into(), log, ALONE, end, rules.clone());
+        self.core.partitions().insert(replica);
+        opened(&self.core, P);
+    }
+
+    /// Begins a round, once the checkpoint files say what it needs: those of the node beside are the same.
+    async fn begin(&self) -> Box<Begun> {
+        loop {
+            let entry = self.core.partitions().get(P).map(CheckpointEntry::of).expect("it is led");
+            self.core.node().log_dirs().write_checkpoints(&[entry]).expect("there is room");
+            if let Some(begun) = self.begin_now().await {
+                return begun;
+            }
+            sleep(limits::PLACE_LOOK_AGAIN).await;
+        }
+    }
+
+    fn cut(&self, cut: impl FnOnce(&mut Log)) {
+        cut(self.core.partitions().get_mut(P).expect("it is led").log_mut());
+        was_truncated(&self.core, P);
+    }
+
+    async fn begin_now(&self) -> Option<Box<Begun>> {
+        let (slot, begun) = reply();
+        answer(&self.core, CleanCall::Begin(P, slot));
+        begun.await.expect("it is answered")
+    }
+
+    async fn swap(&self, cleaned: Cleaned) -> Swap {
+        let (slot, swapped) = reply();
+        answer(&self.core, CleanCall::Swap(P, Box::new(cleaned), slot));
+        swapped.await.expect("it is answered")
+    }
+
+    async fn candidates(&self) -> Candidates {
+        let (slot, found) = reply();
+        answer(&self.core, CleanCall::Candidates(slot));
+        found.await.expect("it is answered")
+    }
+
+    /// Where compaction goes on, as the core knows, and as the file will say.
+    fn first_dirty(&self) -> (Option<Offset>, Option<Offset>) {
+        let known = self.core.cleanings().get(P).map(|log| log.first_dirty);
+        (known, self.core.node().log_dirs().first_dirty(TOPIC, P.partition, P.topic_id))
+    }
+}
+
+fn first_segment(cleaning: Cleaning) -> Cleaned {
+    let go_on = &mut |_: Spent| ControlFlow::Continue(());
+    let mut round = cleaning.map(OffsetMap::new(1 << 20), go_on).expect("its files are right");
+    round.next(go_on).expect("its files are right").expect("there is something to compact")
+}
+
+async fn end(slot: ReplySlot<Ended>, outcome: Outcome) {
+    let (noted, is_noted) = reply();
+    assert!(slot.fill(Ended { outcome, noted }).is_ok());
+    is_noted.await.expect("it is noted");
+}
+
+fn batch(offset: i64) -> ValidBatch {
+    let mut batch = BatchBuilder::new(Offset(offset), Compression::None).timestamp(NOW);
+    let (key, value) = (offset % 3, [0; 60]);
+    batch.add(&Record {
+        key: Some(&key.to_be_bytes()),
+        value: Some(&value),
+        timestamp: NOW,
+        ..Record::default()
+    });
+    ValidBatch::parse(batch.build()).expect("it is one")
+}
+
+fn rules(compact: bool) -> Arc<TopicRules> {
+    let log = LogConfig { segment_bytes: 600, ..LogConfig::default() };
+    let compaction = CompactionRules { clean: CleanRules::default(), min_dirty_ratio: 0.0 };
+    Arc::new(TopicRules {
+        log: Arc::new(log),
+        compaction: compact.then_some(compaction),
+        ..TopicRules::default()
+    })
+}

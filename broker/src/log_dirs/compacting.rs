@@ -1,0 +1,124 @@
+//! What the checkpoint files have to do with compaction: where it goes on in each log, and up to where a recovery
+//! would not read a log again.
+//!
+//! A log is compacted only once the cleaner's file has a line of it: whatever becomes of its topic's policy, a start
+//! then knows that its batches may not be those that were appended.
+
+use std::collections::HashMap;
+
+use tarn_log::checkpoints::OffsetCheckpoint;
+use tarn_log::log_dir::LogDirError;
+use tarn_record::{Offset, PartitionIndex, TopicId};
+
+use super::{Line, LogDirs, Name};
+
+/// What the checkpoint files say of a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnDisk {
+    /// Its recovery point, 0 where there is none.
+    pub recovery_point: Offset,
+    /// True where there is a line of it in the cleaner's file.
+    pub is_known_as_compacted: bool,
+}
+
+impl LogDirs {
+    /// Where compaction of a log goes on, as the cleaner's file says or will say; `None` where it was never to be
+    /// compacted.
+    pub fn first_dirty(&self, topic: &str, partition: PartitionIndex, topic_id: TopicId) -> Option<Offset> {
+        let (name, places) = ((topic.to_owned(), partition), self.places());
+        places.by_name.get(&name).filter(|place| place.topic_id == topic_id)?.first_dirty
+    }
+
+    /// Notes where compaction of a log goes on, for the next time that the cleaner's file is written.
+    pub fn note_first_dirty(
+        &self,
+        topic: &str,
+        partition: PartitionIndex,
+        topic_id: TopicId,
+        first_dirty: Option<Offset>,
+    ) {
+        let (name, mut places) = ((topic.to_owned(), partition), self.places());
+        if let Some(place) = places.by_name.get_mut(&name).filter(|place| place.topic_id == topic_id)
+            && place.first_dirty != first_dirty
+        {
+            place.first_dirty = first_dirty;
+            let dir = place.dir;
+            places.uncleaned.insert(dir);
+        }
+    }
+
+    /// What the checkpoint files say of a log now.
+    pub fn on_disk(&self, topic: &str, partition: PartitionIndex, topic_id: TopicId) -> OnDisk {
+        let (name, places) = ((topic.to_owned(), partition), self.places());
+        let place = places.by_name.get(&name).filter(|place| place.topic_id == topic_id);
+        place.map_or_else(OnDisk::default, |place| place.on_disk)
+    }
+
+    /// Writes the cleaner's file of each directory where something was noted since it was last written. Waits for the
+    /// disk.
+    ///
+    /// # Errors
+    /// A directory that does not take it; it is written with the next.
+    pub fn write_cleaner_offsets(&self) -> Result<(), LogDirError> {
+        let turn = self.turn();
+        if turn.is_over {
+            return Ok(());
+        }
+        let mut changed = self.places().uncleaned.clone();
+        changed.retain(|dir| !self.places().failed.contains(dir));
+        changed.into_iter().try_for_each(|dir| self.write_cleaner_offsets_of(dir))
+    }
+
+    /// The same of one directory. The turn is the caller's.
+    pub(super) fn write_cleaner_offsets_of(&self, index: usize) -> Result<(), LogDirError> {
+        let mut lines = Vec::new();
+        {
+            let mut places = self.places();
+            if !places.uncleaned.remove(&index) {
+                return Ok(());
+            }
+            let here = places.by_name.iter().filter(|(_, place)| place.dir == index);
+            lines.extend(
+                here.filter_map(|(name, place)| Some((name.clone(), place.topic_id, place.first_dirty?))),
+            );
+        }
+        // One that cannot be read is written anew.
+        let holds_none =
+            self.dirs[index].offsets(OffsetCheckpoint::Cleaner).is_ok_and(|held| held.is_empty());
+        if lines.is_empty() && holds_none {
+            return Ok(());
+        }
+        let rows = lines.iter().map(|((topic, partition), _, at)| (&**topic, *partition, *at));
+        let written = self.dirs[index].write_offsets(OffsetCheckpoint::Cleaner, rows);
+        let mut places = self.places();
+        if written.is_err() {
+            places.uncleaned.insert(index);
+            return written;
+        }
+        for (name, topic_id, _) in &lines {
+            if let Some(place) = places.by_name.get_mut(name).filter(|place| place.topic_id == *topic_id) {
+                place.on_disk.is_known_as_compacted = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes which recovery points the file has. Where it was not written it may be the old or the new one, so that
+    /// only what both say counts.
+    pub(super) fn recovery_points_written(
+        &self,
+        index: usize,
+        lines: &[Line],
+        written: Result<(), LogDirError>,
+    ) -> Result<(), LogDirError> {
+        let points: HashMap<&Name, &Line> = lines.iter().map(|line| (&line.name, line)).collect();
+        let mut places = self.places();
+        for (name, place) in places.by_name.iter_mut().filter(|(_, place)| place.dir == index) {
+            let line = points.get(name).filter(|line| line.topic_id == place.topic_id);
+            let point = line.map_or(Offset(0), |line| line.recovery_point);
+            let before = place.on_disk.recovery_point;
+            place.on_disk.recovery_point = if written.is_ok() { point } else { point.min(before) };
+        }
+        written
+    }
+}

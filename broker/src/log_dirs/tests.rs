@@ -1,0 +1,247 @@
+//! The log directories of a node, on a real disk.
+
+use super::*;
+use tarn_log::{Descriptors, Log, LogConfig, RealDisk};
+use tarn_record::Timestamp;
+use tempfile::TempDir;
+
+const P: PartitionIndex = PartitionIndex(0);
+
+#[test]
+fn what_was_collected_before_the_stop_does_not_replace_the_last_checkpoints() {
+    let (dirs, _files) = dirs(&[]);
+    let topic = place(&dirs, "t");
+    dirs.write_last_checkpoints(&[entry("t", topic, 9)]).expect("there is room");
+    dirs.write_checkpoints(&[entry("t", topic, 5)]).expect("it does nothing");
+    assert_eq!(points(&dirs), [("t".to_owned(), 9)]);
+}
+
+#[test]
+fn a_log_that_is_made_again_does_not_inherit_a_recovery_point() {
+    let (dirs, _files) = dirs(&[]);
+    let (old, other) = (place(&dirs, "t"), place(&dirs, "other"));
+    let collected = [entry("t", old, 9), entry("other", other, 3)];
+    dirs.write_checkpoints(&collected).expect("there is room");
+    dirs.forget("t", P, old);
+    let new = place(&dirs, "t");
+    assert!(dirs.is_in_the_way("t", P));
+    dirs.make_way("t", P).expect("there is room");
+    assert!(!dirs.is_in_the_way("t", P));
+    assert_eq!(points(&dirs), [("other".to_owned(), 3)], "before the new log can hold anything");
+    dirs.write_checkpoints(&collected).expect("there is room");
+    assert_eq!(points(&dirs), [("other".to_owned(), 3)], "what was collected is of the old log");
+    dirs.write_checkpoints(&[entry("t", new, 1)]).expect("there is room");
+    assert_eq!(points(&dirs), [("t".to_owned(), 1)]);
+}
+
+#[test]
+fn checkpoints_without_a_log_that_is_gone_make_way_for_the_next() {
+    let (dirs, _files) = dirs(&[]);
+    let old = place(&dirs, "t");
+    dirs.write_checkpoints(&[entry("t", old, 9)]).expect("there is room");
+    dirs.forget("t", P, old);
+    dirs.write_checkpoints(&[]).expect("there is room");
+    place(&dirs, "t");
+    assert!(!dirs.is_in_the_way("t", P));
+}
+
+#[test]
+fn a_place_is_one_topics_until_that_is_forgotten_and_then_the_next_ones() {
+    let (dirs, _files) = dirs(&[]);
+    let (old, new) = (place(&dirs, "t"), TopicId::random());
+    assert!(dirs.is_held_by_another("t", P, new) && !dirs.is_held_by_another("t", P, old));
+    dirs.forget("t", P, new);
+    assert!(dirs.is_held_by_another("t", P, new), "it was not its to forget");
+    dirs.forget("t", P, old);
+    assert!(!dirs.is_held_by_another("t", P, new));
+    dirs.place("t", P, new);
+    dirs.forget("t", P, old);
+    assert!(dirs.is_held_by_another("t", P, old), "the next topic keeps it");
+}
+
+#[test]
+fn a_log_that_is_found_and_not_opened_keeps_its_line() {
+    let (dirs, _files) = dirs(&["t"]);
+    dirs.write_checkpoints(&[]).expect("there is room");
+    assert_eq!(points(&dirs), [("t".to_owned(), 7)]);
+    assert!(
+        dirs.place("t", P, TopicId::ZERO).1.is_some() && dirs.place("t", P, TopicId::ZERO).1.is_some(),
+        "until it is open"
+    );
+    dirs.opened("t", P, TopicId::random());
+    assert!(dirs.place("t", P, TopicId::ZERO).1.is_none());
+}
+
+#[test]
+fn a_directory_with_a_log_that_was_not_checked_is_not_closed_in_order() {
+    let (dirs, _files) = dirs(&["t", "u"]);
+    assert_eq!(dirs.closed_in_order().len(), 0, "no mark was there");
+    dirs.opened("t", P, TopicId::random());
+    assert_eq!(dirs.closed_in_order().len(), 0, "the other may still be damaged");
+    dirs.opened("u", P, TopicId::random());
+    assert_eq!(dirs.closed_in_order().len(), 1);
+    dirs.closed(&entry("t", TopicId::random(), 7), Closing::Begun);
+    assert_eq!(dirs.closed_in_order().len(), 0);
+    dirs.closed(&entry("t", TopicId::random(), 7), Closing::InOrder);
+    assert_eq!(dirs.closed_in_order().len(), 1);
+}
+
+#[test]
+fn a_log_of_a_topic_that_the_metadata_does_not_know_is_put_aside_and_kept() {
+    let (dirs, files) = dirs(&["known", "stray"]);
+    let known = dirs.place("known", P, TopicId::ZERO).1.expect("it is there").partition.topic_id;
+    let renamed = dirs.put_strays_aside(|_, id| id == known).expect("it can be renamed");
+    let [stray] = &renamed[..] else { panic!("one of them: {renamed:?}") };
+    let name = stray.file_name().unwrap_or_default().to_string_lossy();
+    assert!(name.starts_with("stray-0.") && name.ends_with("-stray"), "{name}");
+    assert!(stray.join("00000000000000000000.log").exists(), "with all that is in it");
+    assert!(dirs.leftovers().expect("it can be read").is_empty(), "nobody will remove it");
+    assert!(
+        dirs.place("known", P, TopicId::ZERO).1.is_some()
+            && dirs.place("stray", P, TopicId::ZERO).1.is_none()
+    );
+    drop(dirs);
+    let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is ours");
+    let again = LogDirs::new(vec![dir], 1).expect("it can be read");
+    assert!(again.place("stray", P, TopicId::ZERO).1.is_none(), "nor is it found at the next start");
+}
+
+#[test]
+fn where_compaction_goes_on_is_written_down_and_read_again() {
+    let (dirs, files) = dirs(&["t", "u"]);
+    let id = |topic| dirs.place(topic, P, TopicId::ZERO).1.expect("it is there").partition.topic_id;
+    let (t, u) = (id("t"), id("u"));
+    assert_eq!(dirs.first_dirty("t", P, t), None);
+    dirs.write_cleaner_offsets().expect("there is room");
+    assert!(!files.path().join("cleaner-offset-checkpoint").exists(), "there is nothing to say");
+    dirs.note_first_dirty("t", P, t, Some(Offset(5)));
+    dirs.note_first_dirty("u", P, t, Some(Offset(9)));
+    assert!(!dirs.on_disk("t", P, t).is_known_as_compacted, "not yet");
+    dirs.write_cleaner_offsets().expect("there is room");
+    assert!(dirs.on_disk("t", P, t).is_known_as_compacted);
+    assert_eq!((dirs.first_dirty("u", P, u), dirs.on_disk("u", P, u).is_known_as_compacted), (None, false));
+    drop(dirs);
+    let again = again(&files);
+    assert_eq!(again.first_dirty("t", P, t), Some(Offset(5)));
+    assert_eq!(again.first_dirty("t", P, u), None, "of another topic nothing is known");
+    assert!(again.on_disk("t", P, t).is_known_as_compacted);
+}
+
+#[test]
+fn a_log_that_is_made_again_does_not_inherit_where_compaction_goes_on() {
+    let (dirs, _files) = dirs(&[]);
+    let old = place(&dirs, "t");
+    dirs.note_first_dirty("t", P, old, Some(Offset(5)));
+    dirs.write_checkpoints(&[entry("t", old, 9)]).expect("there is room");
+    dirs.forget("t", P, old);
+    let new = place(&dirs, "t");
+    dirs.make_way("t", P).expect("there is room");
+    assert_eq!((dirs.first_dirty("t", P, new), dirs.on_disk("t", P, new)), (None, OnDisk::default()));
+    let held = dirs.dirs()[0].offsets(OffsetCheckpoint::Cleaner).expect("it can be read");
+    assert!(held.is_empty());
+}
+
+#[test]
+fn a_recovery_point_counts_once_the_file_has_it_and_as_long_as_it_does() {
+    let (dirs, files) = dirs(&[]);
+    let t = place(&dirs, "t");
+    let point = || dirs.on_disk("t", P, t).recovery_point.0;
+    assert_eq!(point(), 0);
+    dirs.write_checkpoints(&[entry("t", t, 9)]).expect("there is room");
+    assert_eq!(point(), 9);
+    std::fs::create_dir(files.path().join("recovery-point-offset-checkpoint.tmp")).expect("there is room");
+    dirs.write_checkpoints(&[entry("t", t, 12)]).expect_err("it is in the way");
+    assert_eq!(point(), 9, "or more");
+    dirs.write_checkpoints(&[entry("t", t, 4)]).expect_err("it is in the way");
+    assert_eq!(point(), 4, "or more");
+    std::fs::remove_dir(files.path().join("recovery-point-offset-checkpoint.tmp")).expect("it is there");
+    dirs.write_checkpoints(&[]).expect("there is room");
+    assert_eq!(point(), 0, "it does not speak of the log");
+}
+
+fn again(files: &TempDir) -> LogDirs {
+    let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is ours");
+    LogDirs::new(vec![dir], 1).expect("it can be read")
+}
+
+#[test]
+fn a_log_that_was_closed_keeps_its_line_and_is_opened_as_it_was_left() {
+    let (dirs, _files) = dirs(&[]);
+    let topic = place(&dirs, "t");
+    let left = entry("t", topic, 5);
+    for (closing, clean) in [(Closing::Begun, false), (Closing::InOrder, true)] {
+        dirs.closed(&left, closing);
+        let (_, found) = dirs.place("t", P, TopicId::ZERO);
+        let found = found.expect("it is there and not open");
+        assert_eq!((found.opening.clean, found.high_watermark), (clean, Offset(5)));
+        assert_eq!(found.partition.topic_id, topic);
+        dirs.write_checkpoints(&[]).expect("there is room");
+        assert_eq!(points(&dirs), [("t".to_owned(), 5)]);
+    }
+}
+
+#[test]
+fn a_directory_of_the_metadata_log_alone_gets_no_partition() {
+    let files: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
+    let open = |files: &TempDir| {
+        LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new")
+    };
+    let dirs = LogDirs::new(files.iter().map(open).collect(), 2).expect("they can be read");
+    for topic in ["a", "b", "c", "d"] {
+        let (dir, _) = dirs.place(topic, P, TopicId::ZERO);
+        assert_ne!(dir.path(), files[2].path(), "{topic}");
+    }
+}
+
+#[test]
+fn a_partition_in_two_directories_is_refused_with_both() {
+    let files: Vec<_> = (0..2).map(|_| tempfile::tempdir().expect("a directory")).collect();
+    let open = |files: &TempDir| {
+        let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new");
+        let config = LogConfig::default();
+        Log::create(&dir, "t", P, TopicId::random(), config, Timestamp(0)).expect("it is new");
+        dir
+    };
+    let refused = LogDirs::new(files.iter().map(open).collect(), 2).expect_err("which of them counts?");
+    let LogDirError::Twice { path, other } = refused.1 else { panic!("{}", refused.1) };
+    let partitions: Vec<_> = files.iter().map(|files| files.path().join("t-0")).collect();
+    assert_eq!([other, path], partitions[..]);
+}
+
+/// One directory in which these logs are, each with a recovery point of 7.
+fn dirs(found: &[&str]) -> (LogDirs, TempDir) {
+    let files = tempfile::tempdir().expect("a directory");
+    let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new");
+    for topic in found {
+        let (id, config) = (TopicId::random(), LogConfig::default());
+        let mut log = Log::create(&dir, topic, P, id, config, Timestamp(0)).expect("it is new");
+        log.close().expect("there is room");
+    }
+    let points = found.iter().map(|topic| (*topic, P, Offset(7)));
+    dir.write_offsets(OffsetCheckpoint::RecoveryPoint, points).expect("there is room");
+    (LogDirs::new(vec![dir], 1).expect("it can be read"), files)
+}
+
+/// Opens a log of a new topic.
+fn place(dirs: &LogDirs, topic: &str) -> TopicId {
+    let id = TopicId::random();
+    dirs.place(topic, P, id);
+    dirs.opened(topic, P, id);
+    id
+}
+
+fn entry(topic: &str, topic_id: TopicId, recovery_point: i64) -> CheckpointEntry {
+    CheckpointEntry {
+        topic: topic.into(),
+        topic_id,
+        partition: P,
+        recovery_point: Offset(recovery_point),
+        high_watermark: Offset(recovery_point),
+        log_start: Offset(0),
+    }
+}
+
+fn points(dirs: &LogDirs) -> Vec<(String, i64)> {
+    let points = dirs.dirs()[0].offsets(OffsetCheckpoint::RecoveryPoint).expect("it can be read");
+    points.into_iter().map(|((topic, _), offset)| (topic, offset.0)).collect()
+}
