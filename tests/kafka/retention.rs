@@ -32,10 +32,10 @@ fn retention_lets_go_what_it_lets_go_in_kafka() {
     let cases: &[(&str, &[&str], i64)] = &[
         ("size", &["retention.bytes=1500000", "retention.ms=-1"], 3),
         ("nothing.stays", &["retention.bytes=0", "retention.ms=-1"], 10),
-        ("age", &["retention.ms=60000"], 6),
-        ("size.and.age", &["retention.ms=60000", "retention.bytes=700000"], 6),
+        ("age", &["retention.ms=1800000"], 6),
+        ("size.and.age", &["retention.ms=1800000", "retention.bytes=700000"], 6),
         ("all.is.old", &["retention.ms=1"], 10),
-        ("compacted.too", &["retention.ms=60000", "cleanup.policy=compact,delete"], 6),
+        ("compacted.too", &["retention.ms=1800000", "cleanup.policy=compact,delete"], 6),
         ("for.ever", &["retention.ms=1", "cleanup.policy="], 0),
     ];
     for (topic, configs, _) in cases {
