@@ -19,6 +19,7 @@ const WITH_UNSAFE: [&str; 3] = ["net/runtime/", "storage/log/", "net/wire/tests/
 /// The floor of each crate. A crate may use those on lower floors only.
 const FLOORS: &[(&str, &str, u8)] = &[
     ("tarn-record", "storage/record", 0),
+    ("tarn-metrics", "metrics", 0),
     ("tarn-log", "storage/log", 1),
     ("tarn-wire", "net/wire", 1),
     ("tarn-runtime", "net/runtime", 1),

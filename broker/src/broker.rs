@@ -30,13 +30,16 @@ use tracing::{info, warn};
 pub use error::StartError;
 
 use self::cores::{Plan, Started};
+use crate::admin::{AdminThread, Watched};
 use crate::cleaning::Cleaners;
 use crate::connections::{connection_limits, inbound_budget};
 use crate::envelope::{CheckpointEntry, Envelope};
 use crate::flushing::BackgroundFlusher;
 use crate::layout::Layout;
 use crate::log_dirs::LogDirs;
-use crate::node::Node;
+use crate::loggers::Loggers;
+use crate::metrics::CoreMetrics;
+use crate::node::{Node, Shown};
 use crate::published::Published;
 
 /// A node that runs.
@@ -47,6 +50,7 @@ pub struct Broker {
     cores: Vec<CoreHandle<()>>,
     addresses: Vec<(String, SocketAddr)>,
     manager: ManagerHandle,
+    admin: Option<AdminThread>,
     flusher: JoinHandle<()>,
     cleaners: Cleaners,
     broker_epoch: i64,
@@ -60,6 +64,14 @@ impl Broker {
     /// # Errors
     /// Why it does not start. Nothing runs then.
     pub fn start(config: ServerConfig) -> Result<Broker, StartError> {
+        Broker::start_logging(config, Arc::default())
+    }
+
+    /// The same in a process whose log is ruled by these loggers.
+    ///
+    /// # Errors
+    /// Why it does not start. Nothing runs then.
+    pub fn start_logging(config: ServerConfig, loggers: Arc<Loggers>) -> Result<Broker, StartError> {
         probe::check()?;
         let config = Arc::new(config);
         let mut dirs = Vec::new();
@@ -67,6 +79,7 @@ impl Broker {
             prepare(&config, &mut dirs).inspect_err(|_| directories::leave_as_found(&dirs, None))?;
         let Prepared { cluster_id, layout, limits, acceptor, addresses, .. } = prepared;
         let Prepared { manager, manager_handle, published, registration, controller, .. } = prepared;
+        let Prepared { admin, descriptors, .. } = prepared;
         let registered = registration::register(&config, &dirs, &controller.handle, &addresses, &cluster_id);
         let ready = registered.and_then(|broker_epoch| {
             let log_dirs = LogDirs::new(dirs.clone(), config.log_dirs.len())
@@ -85,7 +98,9 @@ impl Broker {
         };
         let image = registration::wait_until_registered(&config, registration);
         directories::put_strays_aside(&log_dirs, &image);
-        let node = Node::new(config, cluster_id, Arc::new(log_dirs), controller.handle.clone(), flusher);
+        let (log_dirs, controlling) = (Arc::new(log_dirs), controller.handle.clone());
+        let shown = Shown { metrics: CoreMetrics::of_cores(layout.cores.len()), loggers };
+        let node = Node::new(config, cluster_id, log_dirs, controlling, flusher, shown);
         node.set_mirrors(manager_handle.clone());
         let plan = Plan {
             budget: inbound_budget(node.config(), layout.cores.len()),
@@ -96,7 +111,11 @@ impl Broker {
         };
         let mut started = Started::default();
         let is_started = cores::start_cores(&plan, &layout, &published, acceptor, manager, &mut started);
-        let Plan { node, stop, end, .. } = plan;
+        let Plan { node, budget, stop, end, .. } = plan;
+        if let (Some(admin), Ok(())) = (&admin, &is_started) {
+            let (node, peers) = (node.clone(), started.peers.clone());
+            admin.watch(Watched { node, peers, inbound: budget, descriptors });
+        }
         let owners = layout.placement.cores().iter();
         let owners = owners.filter_map(|core| started.peers.get(usize::from(core.0))).cloned().collect();
         let cleaners = Cleaners::new(node.cleaner().clone(), node.log_dirs().clone(), owners);
@@ -107,6 +126,7 @@ impl Broker {
             cores: started.cores,
             addresses,
             manager: manager_handle,
+            admin,
             flusher: flusher_thread,
             cleaners,
             broker_epoch,
@@ -128,6 +148,11 @@ impl Broker {
         &self.addresses
     }
 
+    /// Where metrics and health checks are served, if anywhere.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(AdminThread::address)
+    }
+
     /// What its cores share, for cores of a test's own.
     #[cfg(test)]
     pub(crate) fn node(&self) -> &Arc<Node> {
@@ -136,6 +161,7 @@ impl Broker {
 
     /// Stops the node in order. Call it on a plain thread.
     pub fn stop(self) {
+        self.admin.iter().for_each(AdminThread::stopping);
         self.manager.stop();
         self.stop.raise();
         self.cleaners.stop();
@@ -168,6 +194,8 @@ struct Prepared {
     published: Vec<Arc<Published>>,
     registration: Arc<Published>,
     controller: Running,
+    admin: Option<AdminThread>,
+    descriptors: Arc<Descriptors>,
 }
 
 /// Counts the CPUs, takes the directories, then the ports, and starts the controller.
@@ -183,6 +211,8 @@ fn prepare(config: &Arc<ServerConfig>, dirs: &mut Vec<Arc<LogDir>>) -> Result<Pr
     directories::refuse_lost_metadata(config, dirs)?;
     let limits = connection_limits(config);
     let acceptor = listening::bind(config, &limits)?;
+    let admin = listening::bind_admin(config)?.map(AdminThread::start).transpose();
+    let admin = admin.map_err(StartError::Machine)?;
     let addresses = acceptor.addresses().map_err(StartError::Machine)?;
     let addresses: Vec<(String, SocketAddr)> =
         addresses.into_iter().map(|(name, address)| (name.to_string(), address)).collect();
@@ -202,6 +232,8 @@ fn prepare(config: &Arc<ServerConfig>, dirs: &mut Vec<Arc<LogDir>>) -> Result<Pr
         published,
         registration,
         controller,
+        admin,
+        descriptors,
     })
 }
 

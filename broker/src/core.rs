@@ -28,6 +28,7 @@ use crate::envelope::{CheckpointEntry, Envelope};
 use crate::expiring::expire_producers;
 use crate::interest::InterestId;
 use crate::metadata_view::MetadataView;
+use crate::metrics::CoreMetrics;
 use crate::node::Node;
 use crate::partitions::Partitions;
 use crate::published::Published;
@@ -39,13 +40,14 @@ use crate::sessions::{Session, SessionLimits, Sessions};
 use crate::topic_changes::TopicChanges;
 use crate::unopened::Unopened;
 use crate::{
-    cleaning, closing, dir_sizes, failing, flushing, limits, lookups, placing, stopping, truncating,
+    cleaning, closing, dir_sizes, failing, flushing, limits, lookups, metrics, placing, stopping, truncating,
 };
 
 /// One core of a broker.
 pub struct Core {
     id: CoreId,
     node: Arc<Node>,
+    metrics: Arc<CoreMetrics>,
     peers: Vec<Sender<Envelope>>,
     placement: Placement,
     began: Instant,
@@ -82,6 +84,7 @@ impl Core {
         };
         Rc::new(Core {
             id,
+            metrics: node.metrics_of(id),
             node,
             peers,
             placement,
@@ -131,6 +134,11 @@ impl Core {
     /// What all cores of the node share.
     pub fn node(&self) -> &Arc<Node> {
         &self.node
+    }
+
+    /// Its instruments.
+    pub fn metrics(&self) -> &CoreMetrics {
+        &self.metrics
     }
 
     /// The newest metadata that this core has.
@@ -359,6 +367,7 @@ impl Core {
                 let _ = reply.fill(self.checkpoint());
             }
             Envelope::DirFailed(dir) => failing::take_offline(self, dir),
+            Envelope::Measure(asked) => metrics::measure(self, asked),
             Envelope::Close(reply) => {
                 spawn(Queue::Network, closing::close(self.clone(), reply)).detach();
             }

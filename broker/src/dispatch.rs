@@ -5,7 +5,9 @@
 
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Instant;
 
+use tarn_runtime::now;
 use tarn_transport::{
     Answer, ApiRange, ApiRanges, ApiVersionsData, FeatureLevels, InboundRequest, ListenerName, Outcome,
     Service,
@@ -184,12 +186,14 @@ impl BrokerService {
 impl Service for BrokerService {
     fn call(self: Rc<Self>, request: InboundRequest) -> LocalBoxFuture<Outcome> {
         let InboundRequest { header, body, connection, permit } = request;
+        let (core, key, began) = (self.core.clone(), header.api_key, now());
+        core.metrics().requests.came(key, header.api_version);
         let call = Call { core: self.core.clone(), header, listener: connection.listener.clone() };
         Box::pin(async move {
             let outcome = dispatch(call, body).await;
             // The frame has been worked on; what waits now does not count against inbound memory.
             drop(permit);
-            outcome
+            timed(core, key, began, outcome)
         })
     }
 
@@ -213,6 +217,25 @@ impl Service for BrokerService {
             node_id: self.core.node().broker_id().0,
         }
     }
+}
+
+/// Counts an answer once it is there, with the time that it took.
+fn timed(core: Rc<Core>, key: ApiKey, began: Instant, outcome: Outcome) -> Outcome {
+    let answer = match outcome {
+        Outcome::Answer(answer) => answer,
+        closed @ Outcome::Close(_) => {
+            core.metrics().requests.closed(key);
+            return closed;
+        }
+    };
+    Outcome::Answer(Box::pin(async move {
+        let answer = answer.await;
+        match &answer {
+            Answer::Frame(_) | Answer::Nothing => core.metrics().requests.answered(key, began.elapsed()),
+            Answer::Close(_) => core.metrics().requests.closed(key),
+        }
+        answer
+    }))
 }
 
 /// The answer that a response makes.

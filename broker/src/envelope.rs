@@ -25,6 +25,7 @@ use crate::coordinators::mirror::CoordinatorCall;
 use crate::delete_records::{DeleteOrder, Deleted};
 use crate::dir_sizes::{Described, DirSizes};
 use crate::interest::{FetchedPartition, InterestId, Scope, Wanted};
+use crate::metrics::Measure;
 use crate::replica::{Isolation, Replica};
 
 /// A message to a core.
@@ -84,6 +85,8 @@ pub enum Envelope {
     Checkpoint(ReplySlot<Vec<CheckpointEntry>>),
     /// The disk under a log directory, by its number, has failed.
     DirFailed(usize),
+    /// What this core tells in numbers.
+    Measure(Measure),
     /// Close every log; nothing is appended after it.
     Close(ReplySlot<Vec<CheckpointEntry>>),
 }

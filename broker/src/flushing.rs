@@ -41,6 +41,11 @@ impl BackgroundFlusher {
         Ok((BackgroundFlusher { work }, thread))
     }
 
+    /// How many flushes wait for it.
+    pub fn waiting(&self) -> usize {
+        self.work.depth()
+    }
+
     /// The thread ends when it has done what was given to it before. Call it on a plain thread.
     pub fn stop(&self) {
         // A thread that has gone already has ended.
@@ -128,7 +133,9 @@ async fn run_jobs(
     together: Together,
 ) -> impl Iterator<Item = (TopicIdPartition, Result<Flushed, LogError>)> {
     let (partitions, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+    let began = now();
     let results = blocking_sync(move || flush_together(jobs, together)).await;
+    core.metrics().flushes.note(began.elapsed());
     partitions.into_iter().zip(results.unwrap_or_else(|error| core.node().storage_failed(&error)))
 }
 
@@ -184,7 +191,9 @@ async fn run_in_background(
     partition: TopicIdPartition,
     job: FlushJob,
 ) -> Result<(), NotFlushed> {
+    let began = now();
     let flushed = core.node().flusher().run(move || job.run()).await;
+    core.metrics().flushes.note(began.elapsed());
     let Some(result) = flushed else {
         error!("the background flusher has gone");
         core.partitions().flush_dropped(partition);

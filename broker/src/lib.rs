@@ -4,6 +4,7 @@
 //! each core that owns what it is about ([`envelope`], [`router`]), and is decided there ([`partitions`],
 //! [`replica`]). [`broker`] puts a node together.
 
+mod admin;
 pub mod broker;
 pub mod cleaning;
 mod closing;
@@ -24,10 +25,12 @@ pub mod layout;
 pub mod limits;
 pub mod log_dirs;
 mod log_part;
+pub mod loggers;
 #[cfg(test)]
 mod lone_core;
 mod lookups;
 pub mod metadata_view;
+pub mod metrics;
 pub mod mirror_host;
 pub mod named;
 pub mod node;

@@ -102,6 +102,33 @@ pub fn inbound_bytes(cores: usize) -> usize {
     cores.max(1) * BYTES_PER_CORE
 }
 
+/// Connections to the admin listener; where another comes, the oldest goes.
+pub const ADMIN_CONNECTIONS: usize = 32;
+
+/// The head of a request to it, in bytes.
+pub const ADMIN_HEAD_BYTES: usize = 8 * 1024;
+
+/// The headers in it.
+pub const ADMIN_HEADERS: usize = 64;
+
+/// How long such a request may take to come.
+pub const ADMIN_REQUEST_WAIT: Duration = Duration::from_secs(5);
+
+/// How long its answer may take to be taken.
+pub const ADMIN_ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// How long a client that has its answer may take to close the connection.
+pub const ADMIN_LINGER: Duration = Duration::from_secs(1);
+
+/// How long the admin thread waits before it tries again what the system refused.
+pub const ADMIN_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a scrape waits for the cores.
+pub const SCRAPE_WAIT: Duration = Duration::from_secs(5);
+
+/// Mirrored partitions of which a scrape asks at a time, while whoever writes how they stand waits.
+pub const MIRROR_PARTITIONS_MEASURED_AT_ONCE: usize = 500;
+
 /// How long a start waits for a port that is still taken: a node that was killed keeps its own for a moment.
 pub const PORT_WAIT: Duration = Duration::from_secs(3);
 

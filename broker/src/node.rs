@@ -13,11 +13,23 @@ use tarn_log::ExportDir;
 use tarn_mirror::manager::ManagerHandle;
 use tarn_quorum::ControllerHandle;
 use tarn_record::BrokerId;
+use tarn_runtime::CoreId;
 use tracing::error;
 
 use crate::cleaning;
 use crate::flushing::BackgroundFlusher;
 use crate::log_dirs::LogDirs;
+use crate::loggers::Loggers;
+use crate::metrics::CoreMetrics;
+
+/// What a node shows to those who run it.
+#[derive(Debug)]
+pub struct Shown {
+    /// The instruments of its cores, in the order of their numbers.
+    pub metrics: Vec<Arc<CoreMetrics>>,
+    /// The loggers of its process.
+    pub loggers: Arc<Loggers>,
+}
 
 /// See the module.
 pub struct Node {
@@ -28,6 +40,7 @@ pub struct Node {
     flusher: BackgroundFlusher,
     cleaner: Arc<cleaning::Shared>,
     exports: Arc<ExportDir>,
+    shown: Shown,
     mirrors: OnceLock<ManagerHandle>,
 }
 
@@ -39,6 +52,7 @@ impl Node {
         log_dirs: Arc<LogDirs>,
         controller: ControllerHandle,
         flusher: BackgroundFlusher,
+        shown: Shown,
     ) -> Node {
         let exports = config.mirror_exports.of_node(&cluster_id, config.node_id);
         let exports = Arc::new(ExportDir::new(exports));
@@ -47,7 +61,7 @@ impl Node {
         let cleaner = CleanerConfig::resolve(&BrokerView::new(&configs, &broker, &config.properties));
         let cleaner = Arc::new(cleaning::Shared::new(cleaner));
         let mirrors = OnceLock::new();
-        Node { config, cluster_id, log_dirs, controller, flusher, cleaner, exports, mirrors }
+        Node { config, cluster_id, log_dirs, controller, flusher, cleaner, exports, shown, mirrors }
     }
 
     /// Its configuration.
@@ -88,6 +102,21 @@ impl Node {
     /// Where it keeps what it cuts off logs for a mirror.
     pub fn exports(&self) -> &Arc<ExportDir> {
         &self.exports
+    }
+
+    /// The instruments of its cores, in the order of their numbers.
+    pub fn metrics(&self) -> &[Arc<CoreMetrics>] {
+        &self.shown.metrics
+    }
+
+    /// The instruments of one core; of a core that the node has not, some that nobody reads.
+    pub fn metrics_of(&self, core: CoreId) -> Arc<CoreMetrics> {
+        self.shown.metrics.get(usize::from(core.0)).cloned().unwrap_or_default()
+    }
+
+    /// The loggers of its process.
+    pub fn loggers(&self) -> &Loggers {
+        &self.shown.loggers
     }
 
     /// The manager of its mirrors, once it runs.

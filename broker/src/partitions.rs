@@ -21,6 +21,7 @@ use tarn_wire::ErrorCode;
 
 use crate::interest::Interests;
 use crate::limits;
+use crate::metrics::Traffic;
 use crate::removing::Removal;
 use crate::replica::Replica;
 use crate::replica::waiting::Waiting;
@@ -44,6 +45,7 @@ pub struct Partitions {
     is_closed: bool,
     removals: Vec<Removal>,
     generations: u64,
+    traffic: Traffic,
 }
 
 impl Default for Partitions {
@@ -57,6 +59,7 @@ impl Default for Partitions {
             is_closed: false,
             removals: Vec::new(),
             generations: 0,
+            traffic: Traffic::default(),
         }
     }
 }
@@ -81,6 +84,26 @@ impl Partitions {
     /// Every replica.
     pub fn iter(&self) -> impl Iterator<Item = &Replica> {
         self.replicas.values()
+    }
+
+    /// How many replicas there are.
+    pub fn len(&self) -> usize {
+        self.replicas.len()
+    }
+
+    /// True where there is none.
+    pub fn is_empty(&self) -> bool {
+        self.replicas.is_empty()
+    }
+
+    /// Produce requests that wait for a high watermark.
+    pub fn waiting_produces(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// What clients produced and fetched by this core.
+    pub fn traffic(&mut self) -> &mut Traffic {
+        &mut self.traffic
     }
 
     /// Takes a replica in. Sessions that asked for it before are told.

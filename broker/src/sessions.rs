@@ -108,6 +108,11 @@ impl Sessions {
         self.sessions.len() + self.in_hand.len()
     }
 
+    /// How many partitions they name, as far as they are in the cache.
+    pub fn partitions(&self) -> usize {
+        self.partitions
+    }
+
     /// True where there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

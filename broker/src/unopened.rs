@@ -90,6 +90,16 @@ impl Unopened {
         attempts.made
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.attempts.len()
+    }
+
+    /// True where there is none.
+    pub fn is_empty(&self) -> bool {
+        self.attempts.is_empty()
+    }
+
     /// True for a partition that could not be opened, not for one whose turn has not come yet.
     pub fn has_failed(&self, partition: TopicIdPartition) -> bool {
         self.attempts.get(&partition).is_some_and(|attempts| attempts.made > 0)

@@ -67,6 +67,7 @@ pub struct Manager {
 #[derive(Clone)]
 pub struct ManagerHandle {
     shared: Arc<Shared>,
+    budget: Arc<FetchBudget>,
 }
 
 impl Manager {
@@ -95,7 +96,7 @@ impl Manager {
             batch_max_bytes: usize::try_from(config.batch_max_bytes).unwrap_or(0),
         };
         let budget = FetchBudget::new(usize::try_from(config.fetch_memory_bytes).unwrap_or(0));
-        let handle = ManagerHandle { shared: shared.clone() };
+        let handle = ManagerHandle { shared: shared.clone(), budget: budget.clone() };
         (Manager { shared, limits, budget }, handle)
     }
 
@@ -132,6 +133,11 @@ impl ManagerHandle {
     /// How the tasks of a mirror stand that follow the source beside the records.
     pub fn tasks(&self, mirror: &str) -> Vec<TaskStanding> {
         self.shared.board.tasks(mirror)
+    }
+
+    /// The memory that answers of sources may take, and what of it is reserved.
+    pub fn fetch_memory(&self) -> (usize, usize) {
+        self.budget.standing()
     }
 
     /// The clusters from which the source of a mirror has the topics that it mirrors.

@@ -22,6 +22,7 @@ mod mirror_writes;
 mod one_node;
 mod quickstart;
 mod retention;
+mod shown;
 mod side_by_side;
 mod source_lost;
 mod source_restored;

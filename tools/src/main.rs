@@ -11,6 +11,7 @@ mod failure;
 mod fetch;
 mod format;
 mod generate;
+mod logging;
 mod mirror;
 mod partitioner;
 mod produce;

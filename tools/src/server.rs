@@ -1,7 +1,6 @@
 //! `tarn server`: one node, from its configuration to its clean stop.
 
 use std::fs;
-use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,17 +9,17 @@ use tarn_image::config::server::{Notice, ServerConfig};
 use tarn_record::TopicId;
 use tarn_runtime::signal::{StopSignal, StopSignals};
 use tarn_runtime::{machine, probe};
-use tracing::level_filters::LevelFilter;
 use tracing::{info, warn};
-use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
+use crate::logging;
 
 /// Which node to run.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Logs go to standard error. TARN_LOG sets what is logged: info (the default), debug, \
-                        or per part, as in TARN_LOG=info,tarn_mirror=debug. SIGTERM and SIGINT stop the node \
+                        or per part, as in TARN_LOG=info,tarn_mirror=debug; `kafka-configs --entity-type broker-loggers` \
+                        changes it while the node runs. SIGTERM and SIGINT stop the node \
                         cleanly."
 )]
 pub(crate) struct Arguments {
@@ -29,15 +28,12 @@ pub(crate) struct Arguments {
     config: PathBuf,
 }
 
-/// The variable that says what is logged.
-const LOG_VARIABLE: &str = "TARN_LOG";
-
 /// Runs the node until it is asked to stop.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // Before any thread starts, so that all of them leave the signals to this one.
     let signals = StopSignals::hold_back()?;
-    start_logging()?;
     let (config, notices) = read_config(&arguments.config)?;
+    let loggers = logging::start(config.admin.log_format)?;
     probe::check().map_err(|error| Failure::Failed(error.to_string()))?;
     match machine::raise_nofile() {
         Ok(limit) => {
@@ -49,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         warn!("{}: {line}", arguments.config.display());
     }
     let hint = FormatHint { config: &arguments.config, standalone: config.quorum.voters.is_empty() };
-    let broker = Broker::start(config).map_err(|error| start_failure(error, &hint))?;
+    let broker = Broker::start_logging(config, loggers).map_err(|error| start_failure(error, &hint))?;
     let serving = broker.addresses().iter().map(|(name, address)| format!("{name} at {address}"));
     info!("serving {}", serving.collect::<Vec<_>>().join(", "));
     let signal = signals.wait()?;
@@ -64,17 +60,6 @@ pub(crate) fn read_config(file: &Path) -> Result<(ServerConfig, Vec<Notice>), Fa
     let refused = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| refused(error.to_string()))?;
     ServerConfig::parse(&text).map_err(|error| refused(error.to_string()))
-}
-
-fn start_logging() -> Result<(), Failure> {
-    let filter = EnvFilter::builder()
-        .with_default_directive(LevelFilter::INFO.into())
-        .with_env_var(LOG_VARIABLE)
-        .from_env()
-        .map_err(|error| Failure::Usage(format!("{LOG_VARIABLE}: {error}")))?;
-    let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
-    logging.with_ansi(stderr().is_terminal()).init();
-    Ok(())
 }
 
 /// All notices in one line: a file written for Kafka has many.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tarn_mirror::manager::{CoreTask, Manager};
 use tarn_runtime::channel::{Flag, Receiver, Sender, mailbox};
 use tarn_runtime::{CoreHandle, CoreId, CoreSpec, Queue, spawn, spawn_core};
-use tarn_transport::{Accepted, Acceptor, ConnectionLimits, InboundBudget, Server, TransportMetrics};
+use tarn_transport::{Accepted, Acceptor, ConnectionLimits, InboundBudget, Server};
 
 use super::checkpoints::write_checkpoints;
 use super::error::StartError;
@@ -118,7 +118,7 @@ async fn run_core(core: Rc<Core>, plan: Plan, parts: CoreParts) {
         spawn(Queue::Mirror, manager.run(MirrorHost::new(core.clone()), cores)).detach();
     }
     let service = Rc::new(BrokerService::new(core.clone()));
-    let metrics = Arc::new(TransportMetrics::default());
+    let metrics = core.metrics().transport.clone();
     let server = Server::new(service, plan.limits, plan.budget, metrics);
     server.run(sockets, plan.stop).await;
     plan.end.raised().await;

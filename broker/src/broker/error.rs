@@ -82,6 +82,14 @@ pub enum StartError {
         /// Why.
         cause: std::io::Error,
     },
+    /// The listener for metrics and health checks.
+    #[error("tarn.admin.listener={address}: {cause}")]
+    AdminListener {
+        /// The address as it is configured.
+        address: String,
+        /// Why.
+        cause: std::io::Error,
+    },
     /// The machine.
     #[error("{0}")]
     Machine(std::io::Error),

@@ -2,15 +2,19 @@
 
 use std::rc::Rc;
 
+use tarn_image::ResourceType;
+use tarn_quorum::decide::ApiError;
 use tarn_quorum::decide::partitions::Grower;
 use tarn_wire::messages as m;
 use tarn_wire::messages::bump_leader_epochs_response::BumpLeaderEpochsTopicResult;
 use tarn_wire::messages::create_partitions_response::CreatePartitionsTopicResult;
 use tarn_wire::messages::create_topics_response::CreatableTopicResult;
 use tarn_wire::messages::delete_topics_response::DeletableTopicResult;
+use tarn_wire::messages::incremental_alter_configs_request::AlterConfigsResource;
 use tarn_wire::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use tarn_wire::{ErrorCode, Str};
 
+use super::loggers;
 use crate::core::Core;
 use crate::dispatch::Call;
 
@@ -93,6 +97,47 @@ async fn grow(
 
 /// Serves IncrementalAlterConfigs.
 pub async fn alter_configs(
+    call: &Call,
+    request: m::IncrementalAlterConfigsRequest,
+) -> m::IncrementalAlterConfigsResponse {
+    let is_of_loggers = |one: &AlterConfigsResource| one.resource_type == ResourceType::BROKER_LOGGER.0;
+    let (of_loggers, others): (Vec<_>, Vec<_>) = request.resources.into_iter().partition(is_of_loggers);
+    let run = if request.validate_only { loggers::Run::Dry } else { loggers::Run::Real };
+    let mut responses = alter_loggers(&call.core, &of_loggers, run);
+    if !others.is_empty() || of_loggers.is_empty() {
+        let request = m::IncrementalAlterConfigsRequest { resources: others, ..request };
+        responses.extend(decide_configs(call, request).await.responses);
+    }
+    m::IncrementalAlterConfigsResponse { responses, ..Default::default() }
+}
+
+/// What becomes of the levels of this broker's loggers, about which no controller is asked.
+fn alter_loggers(
+    core: &Rc<Core>,
+    asked: &[AlterConfigsResource],
+    run: loggers::Run,
+) -> Vec<AlterConfigsResourceResponse> {
+    let is_repeated = |one: &AlterConfigsResource| {
+        asked.iter().filter(|other| other.resource_name == one.resource_name).count() > 1
+    };
+    let altered = |one: &AlterConfigsResource| match is_repeated(one) {
+        true => Err(ApiError::new(ErrorCode::INVALID_REQUEST, "Each resource must appear at most once.")),
+        false => loggers::alter(core, one, run),
+    };
+    let response = |one: &AlterConfigsResource| {
+        let refused = altered(one).err();
+        AlterConfigsResourceResponse {
+            error_code: refused.as_ref().map_or(ErrorCode::NONE, |refused| refused.code).0,
+            error_message: refused.and_then(|refused| refused.wire_message()),
+            resource_type: one.resource_type,
+            resource_name: one.resource_name.clone(),
+        }
+    };
+    asked.iter().map(response).collect()
+}
+
+/// What the controller decides of all other configurations.
+async fn decide_configs(
     call: &Call,
     request: m::IncrementalAlterConfigsRequest,
 ) -> m::IncrementalAlterConfigsResponse {

@@ -12,30 +12,30 @@ use tarn_wire::messages::describe_configs_response::{
 use tarn_wire::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use tarn_wire::{ErrorCode, Str};
 
+use super::loggers;
 use crate::core::Core;
 
 /// Serves DescribeConfigs.
 pub fn describe(core: &Rc<Core>, request: &DescribeConfigsRequest) -> DescribeConfigsResponse {
     let results = request.resources.iter().map(|resource| {
-        let entries = entries(core, resource);
-        let (error, message, entries) = match entries {
-            Ok(entries) => (ErrorCode::NONE, None, entries),
+        let described = match ResourceType(resource.resource_type) {
+            ResourceType::BROKER_LOGGER => loggers::describe(core, &resource.resource_name),
+            _ => entries(core, resource)
+                .map(|entries| entries.iter().map(|entry| described(entry, request)).collect()),
+        };
+        let (error, message, mut configs) = match described {
+            Ok(configs) => (ErrorCode::NONE, None, configs),
             Err((error, message)) => (error, Some(sentence(&message)), Vec::new()),
         };
-        let wanted = |entry: &ConfigEntry| {
-            let keys = resource.configuration_keys.as_ref();
-            keys.is_none_or(|keys| keys.iter().any(|key| **key == *entry.key.name))
-        };
+        if let Some(wanted) = &resource.configuration_keys {
+            configs.retain(|config| wanted.contains(&config.name));
+        }
         DescribeConfigsResult {
             error_code: error.0,
             error_message: message,
             resource_type: resource.resource_type,
             resource_name: resource.resource_name.clone(),
-            configs: entries
-                .iter()
-                .filter(|entry| wanted(entry))
-                .map(|entry| described(entry, request))
-                .collect(),
+            configs,
         }
     });
     DescribeConfigsResponse { results: results.collect(), ..Default::default() }

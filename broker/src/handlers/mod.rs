@@ -7,6 +7,7 @@ pub mod coordinators;
 pub mod delete_records;
 pub mod fetch;
 pub mod log_dirs;
+mod loggers;
 pub mod metadata;
 pub mod mirrors;
 pub mod offsets;

@@ -135,7 +135,10 @@ async fn plan_topic(core: &Rc<Core>, header: &RequestHeader, topic: TopicProduce
                 plan.items.push((partition, batch));
                 plan.slots.push((slot, partition));
             }
-            Err(outcome) => plan.failed.push((slot, outcome)),
+            Err(outcome) => {
+                core.partitions().traffic().refused(topic_id);
+                plan.failed.push((slot, outcome));
+            }
         }
     }
     plan.topics.push((keys, partitions));

@@ -33,6 +33,7 @@ impl Partitions {
                 continue;
             };
             let result = replica.append(batch, request.acks, now);
+            self.traffic.produced(partition.topic_id, batch, result.as_ref());
             let outcome = Produced::from_result(replica, result.as_ref());
             if let Ok(appended) = &result {
                 let required = match appended.duplicate_of {

@@ -4,6 +4,8 @@ mod compacting;
 mod configs;
 mod deleting;
 mod internal;
+mod loggers;
+mod metrics;
 mod mirror_forgotten;
 mod mirror_verbs;
 mod mirrored;

@@ -106,6 +106,11 @@ impl Running {
         self.address
     }
 
+    /// Where metrics and health checks are.
+    pub(crate) fn admin_address(&self) -> SocketAddr {
+        self.broker.as_ref().and_then(Broker::admin_address).expect("it is configured")
+    }
+
     /// A connection of its own.
     pub(crate) fn client(&self) -> Client {
         self.client_called("test")
@@ -159,6 +164,17 @@ pub(crate) fn copy(from: &Path, to: &Path) {
 /// Why a node with these lines in its `server.properties` does not start.
 pub(crate) fn refusal(more: &str) -> String {
     let files = tempfile::tempdir().expect("a directory");
+    match Broker::start(config(files.path(), more)) {
+        Ok(_) => panic!("it was not to start"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The same, where its directory is formatted.
+pub(crate) fn refusal_on_formatted(more: &str) -> String {
+    // The lock of a directory goes with this process.
+    let (formatted, files) = (Running::new("").stop(), tempfile::tempdir().expect("a directory"));
+    copy(formatted.path(), files.path());
     match Broker::start(config(files.path(), more)) {
         Ok(_) => panic!("it was not to start"),
         Err(error) => error.to_string(),

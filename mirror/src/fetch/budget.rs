@@ -46,6 +46,11 @@ impl FetchBudget {
         Arc::new(FetchBudget { total, state: Mutex::default() })
     }
 
+    /// The total, and what of it is reserved.
+    pub fn standing(&self) -> (usize, usize) {
+        (self.total, self.state().used)
+    }
+
     /// Reserves at once, or not at all.
     pub fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Permit> {
         let mut state = self.state();

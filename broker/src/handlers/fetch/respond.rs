@@ -33,6 +33,7 @@ pub(super) fn response(core: &Rc<Core>, held: &HeldSession, found: Found, versio
     let session_id = if session.named.is_empty() { 0 } else { session.id };
     let mut response = FetchResponse { session_id, ..Default::default() };
     for partition in found.into_partitions() {
+        core.partitions().traffic().fetched(&partition);
         let Some(key) = session.named.key_of(partition.partition.topic_id) else { continue };
         let mut data = partition_data(core, partition, &mut response.node_endpoints);
         if data.error_code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0 {

@@ -3,6 +3,7 @@
 //! Unknown keys and keys that Tarn knows but does not act on are named, not refused; a bad value is refused
 //! with its key and range; what would silently lack security is refused.
 
+mod admin;
 mod directories;
 mod listeners;
 mod reader;
@@ -16,6 +17,7 @@ use thiserror::Error;
 use super::table;
 use crate::effective::{StaticConfigs, cleaner, topic};
 use crate::limits::{CORES_MAX, CPU_MAX};
+pub use admin::{AdminConfig, LogFormat};
 pub use directories::{MirrorExports, is_a_logs_place};
 pub use listeners::{Listener, host_and_port};
 use reader::Reader;
@@ -57,6 +59,8 @@ pub struct ServerConfig {
     pub storage: StorageConfig,
     /// Cluster mirroring.
     pub mirror: MirrorNodeConfig,
+    /// Metrics, health checks and log lines.
+    pub admin: AdminConfig,
     /// `tarn.cores`; `None` for every CPU.
     pub cores: Option<Vec<usize>>,
     /// `tarn.mirror.cores`; `None` for the default.
@@ -299,6 +303,7 @@ fn read(reader: &Reader<'_>, given: &StaticConfigs) -> Result<ServerConfig, Conf
         network: network(reader)?,
         storage: storage(reader)?,
         mirror: mirror(reader, given)?,
+        admin: AdminConfig::read(reader)?,
         cores: cores(reader, "tarn.cores")?,
         mirror_cores: cores(reader, "tarn.mirror.cores")?,
         listeners: names.listeners,
@@ -637,7 +642,6 @@ mod tests {
             ("controller.quorum.append.linger.ms", "5"),
             ("mirror.coordinator.append.linger.ms", "5"),
             ("mirror.coordinator.load.buffer.size", "5"),
-            ("tarn.admin.listener", "localhost:9"),
         ] {
             let (_, notices) = parse(&format!("{key}={value}\n")).unwrap();
             assert_eq!(notices, [Notice::NotActedOn { key: key.into() }]);

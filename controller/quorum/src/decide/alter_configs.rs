@@ -20,10 +20,14 @@ use super::{ApiError, Decision, Run, names, wire_result};
 
 /// What to do with one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
+pub enum Operation {
+    /// It gets a value.
     Set,
+    /// It loses its value.
     Delete,
+    /// Its list gets more elements.
     Append,
+    /// Its list loses elements.
     Subtract,
 }
 
@@ -89,8 +93,11 @@ fn alter(image: &MetadataImage, asked: &AlterConfigsResource) -> Result<Vec<Meta
     Ok(difference(&resource, before, &after))
 }
 
-/// The operations of a request, each key once.
-fn operations(asked: &[AlterableConfig]) -> Result<Vec<(&str, Operation, &str)>, ApiError> {
+/// The operations of a request, each key once: its name, what to do, and the value.
+///
+/// # Errors
+/// Where a key is there twice, an operation is none, or a value is missing.
+pub fn operations(asked: &[AlterableConfig]) -> Result<Vec<(&str, Operation, &str)>, ApiError> {
     let invalid = |why: String| Err(ApiError::new(ErrorCode::INVALID_REQUEST, why));
     let keys: BTreeSet<&str> = asked.iter().map(|config| &*config.name).collect();
     if keys.len() < asked.len() {

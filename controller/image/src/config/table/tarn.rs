@@ -34,6 +34,12 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     /// Where records are kept that were cut off for a mirror, in `<cluster id>/<node id>` of it, so that several nodes
     /// may have the same; unset for `mirror-exports` beside the metadata log.
     "tarn.mirror.export.dir": String = null, NonEmpty, ReadOnly;
-    /// Address of metrics and console, as `host:port`; unset for none.
+    /// Address for Prometheus and health checks (`/metrics`, `/healthz`, `/readyz`), as `host:port`; unset for none.
     "tarn.admin.listener": String = null, NonEmpty, ReadOnly;
+    /// A node with more topics that had traffic tells the sums of all alone. 0 for never one by one.
+    "tarn.metrics.topics.max": Int = "1000", AtLeast(0), ReadOnly;
+    /// A node with more partitions tells nothing of each, such as the size of its log. 0 for never.
+    "tarn.metrics.partitions.max": Int = "2000", AtLeast(0), ReadOnly;
+    /// How log lines are written: for people, or one JSON object each.
+    "tarn.log.format": String = "text", OneOf(&["text", "json"]), ReadOnly;
 };

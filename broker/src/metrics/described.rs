@@ -1,0 +1,143 @@
+//! The metrics of a broker, and of what it holds together: controller, logs, limits, process.
+
+use tarn_metrics::metrics;
+
+metrics! {
+    /// Records that clients produced; with a topic, of it alone.
+    MESSAGES_IN: Counter Number "kafka_server_brokertopicmetrics_messagesin_total" ["topic"],
+        jmx "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec";
+    /// Bytes of batches that clients produced.
+    BYTES_IN: Counter Bytes "kafka_server_brokertopicmetrics_bytesin_total" ["topic"],
+        jmx "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec";
+    /// Bytes of batches in answers to fetches.
+    BYTES_OUT: Counter Bytes "kafka_server_brokertopicmetrics_bytesout_total" ["topic"],
+        jmx "kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec";
+    /// Batches that clients wanted to append.
+    PRODUCE_REQUESTS: Counter Number "kafka_server_brokertopicmetrics_totalproducerequests_total" ["topic"],
+        jmx "kafka.server:type=BrokerTopicMetrics,name=TotalProduceRequestsPerSec";
+    /// Batches that clients wanted to append and that were not.
+    FAILED_PRODUCE_REQUESTS: Counter Number "kafka_server_brokertopicmetrics_failedproducerequests_total" ["topic"],
+        jmx "kafka.server:type=BrokerTopicMetrics,name=FailedProduceRequestsPerSec";
+    /// Partitions in answers to fetches.
+    FETCH_REQUESTS: Counter Number "kafka_server_brokertopicmetrics_totalfetchrequests_total" ["topic"],
+        jmx "kafka.server:type=BrokerTopicMetrics,name=TotalFetchRequestsPerSec";
+    /// Partitions in answers to fetches that have an error.
+    FAILED_FETCH_REQUESTS: Counter Number "kafka_server_brokertopicmetrics_failedfetchrequests_total" ["topic"],
+        jmx "kafka.server:type=BrokerTopicMetrics,name=FailedFetchRequestsPerSec";
+    /// Topics that had traffic and have series of their own; 0 where there are more than `tarn.metrics.topics.max`.
+    TOPICS_TOLD: Gauge Number "tarn_topics_with_series" [];
+
+    /// Requests, by API and version. ApiVersions is not counted.
+    REQUESTS: Counter Number "kafka_network_requestmetrics_requests_total" ["request", "version"],
+        jmx "kafka.network:type=RequestMetrics,name=RequestsPerSec";
+    /// From a request that was read to its answer, waiting included. Quantiles are of the last five minutes.
+    TOTAL_TIME: Summary Milliseconds "kafka_network_requestmetrics_totaltimems" ["request"],
+        jmx "kafka.network:type=RequestMetrics,name=TotalTimeMs";
+    /// Requests that ended their connection instead of being answered.
+    UNANSWERED: Counter Number "tarn_requests_closed_total" ["request"];
+
+    /// Replicas on this node.
+    PARTITION_COUNT: Gauge Number "kafka_server_replicamanager_partitioncount" [],
+        jmx "kafka.server:type=ReplicaManager,name=PartitionCount";
+    /// Partitions that this node leads.
+    LEADER_COUNT: Gauge Number "kafka_server_replicamanager_leadercount" [],
+        jmx "kafka.server:type=ReplicaManager,name=LeaderCount";
+    /// Replicas of this node whose logs could not be opened.
+    OFFLINE_REPLICAS: Gauge Number "kafka_server_replicamanager_offlinereplicacount" [],
+        jmx "kafka.server:type=ReplicaManager,name=OfflineReplicaCount";
+    /// Partitions led here of which a replica is not in sync.
+    UNDER_REPLICATED: Gauge Number "kafka_server_replicamanager_underreplicatedpartitions" [],
+        jmx "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions";
+    /// Partitions led here with fewer replicas in sync than `min.insync.replicas`.
+    UNDER_MIN_ISR: Gauge Number "kafka_server_replicamanager_underminisrpartitioncount" [],
+        jmx "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount";
+    /// Partitions led here with just as many replicas in sync as `min.insync.replicas`.
+    AT_MIN_ISR: Gauge Number "kafka_server_replicamanager_atminisrpartitioncount" [],
+        jmx "kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount";
+    /// Fetch sessions.
+    FETCH_SESSIONS: Gauge Number "kafka_server_fetchsessioncache_numincrementalfetchsessions" [],
+        jmx "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions";
+    /// Partitions that fetch sessions name.
+    FETCH_SESSION_PARTITIONS: Gauge Number
+        "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached" [],
+        jmx "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached";
+
+    /// Bytes of a partition's log.
+    LOG_SIZE: Gauge Bytes "kafka_log_log_size" ["topic", "partition"], jmx "kafka.log:type=Log,name=Size";
+    /// Segments of a partition's log.
+    LOG_SEGMENTS: Gauge Number "kafka_log_log_numlogsegments" ["topic", "partition"],
+        jmx "kafka.log:type=Log,name=NumLogSegments";
+    /// The first offset of a partition's log.
+    LOG_START: Gauge Number "kafka_log_log_logstartoffset" ["topic", "partition"],
+        jmx "kafka.log:type=Log,name=LogStartOffset";
+    /// The offset after the last record of a partition's log.
+    LOG_END: Gauge Number "kafka_log_log_logendoffset" ["topic", "partition"],
+        jmx "kafka.log:type=Log,name=LogEndOffset";
+    /// Partitions that have series of their own; 0 where there are more than `tarn.metrics.partitions.max`.
+    PARTITIONS_TOLD: Gauge Number "tarn_partitions_with_series" [];
+    /// Flushes, each of all logs that waited for one. Quantiles are of the last five minutes.
+    FLUSHES: Summary Milliseconds "kafka_log_logflushstats_logflushrateandtimems" [],
+        jmx "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs";
+    /// Free bytes on the disk of a log directory.
+    LOG_DIR_FREE: Gauge Bytes "tarn_log_dir_free_bytes" ["dir"];
+
+    /// 1 where this node is the active controller.
+    ACTIVE_CONTROLLER: Gauge Truth "kafka_controller_kafkacontroller_activecontrollercount" [],
+        jmx "kafka.controller:type=KafkaController,name=ActiveControllerCount";
+    /// Brokers that are registered and take part.
+    ACTIVE_BROKERS: Gauge Number "kafka_controller_kafkacontroller_activebrokercount" [],
+        jmx "kafka.controller:type=KafkaController,name=ActiveBrokerCount";
+    /// Brokers that are registered and do not take part.
+    FENCED_BROKERS: Gauge Number "kafka_controller_kafkacontroller_fencedbrokercount" [],
+        jmx "kafka.controller:type=KafkaController,name=FencedBrokerCount";
+    /// Topics of the cluster.
+    GLOBAL_TOPICS: Gauge Number "kafka_controller_kafkacontroller_globaltopiccount" [],
+        jmx "kafka.controller:type=KafkaController,name=GlobalTopicCount";
+    /// Partitions of the cluster.
+    GLOBAL_PARTITIONS: Gauge Number "kafka_controller_kafkacontroller_globalpartitioncount" [],
+        jmx "kafka.controller:type=KafkaController,name=GlobalPartitionCount";
+    /// Partitions of the cluster without a leader.
+    OFFLINE_PARTITIONS: Gauge Number "kafka_controller_kafkacontroller_offlinepartitionscount" [],
+        jmx "kafka.controller:type=KafkaController,name=OfflinePartitionsCount";
+    /// Partitions of the cluster that another than their first replica leads.
+    PREFERRED_IMBALANCE: Gauge Number "kafka_controller_kafkacontroller_preferredreplicaimbalancecount" [],
+        jmx "kafka.controller:type=KafkaController,name=PreferredReplicaImbalanceCount";
+    /// The offset of the last metadata record that the controller knows to be committed.
+    LAST_COMMITTED: Gauge Number "kafka_controller_kafkacontroller_lastcommittedrecordoffset" [],
+        jmx "kafka.controller:type=KafkaController,name=LastCommittedRecordOffset";
+    /// The offset of the last metadata record that this broker has applied.
+    LAST_APPLIED: Gauge Number "kafka_server_broker_metadata_metrics_last_applied_record_offset" [],
+        jmx "kafka.server:type=broker-metadata-metrics";
+    /// The leader of the metadata quorum.
+    RAFT_LEADER: Gauge Number "kafka_server_raft_metrics_current_leader" [],
+        jmx "kafka.server:type=raft-metrics";
+    /// The epoch of the metadata quorum.
+    RAFT_EPOCH: Gauge Number "kafka_server_raft_metrics_current_epoch" [], jmx "kafka.server:type=raft-metrics";
+    /// Up to where the metadata log is committed.
+    RAFT_HIGH_WATERMARK: Gauge Number "kafka_server_raft_metrics_high_watermark" [],
+        jmx "kafka.server:type=raft-metrics";
+    /// The end of the leader's metadata log.
+    RAFT_LOG_END: Gauge Number "kafka_server_raft_metrics_log_end_offset" [], jmx "kafka.server:type=raft-metrics";
+
+    /// How much there may be of something.
+    LIMIT: Gauge Number "tarn_limit" ["name"];
+    /// How much there is of something that has a limit.
+    USED: Gauge Number "tarn_used" ["name"];
+    /// Connections that wait for inbound memory.
+    WAITING_FOR_MEMORY: Gauge Number "tarn_connections_waiting_for_memory" [];
+    /// Segment files that were closed to make room for others.
+    SEGMENTS_CLOSED: Counter Number "tarn_segment_descriptors_closed_total" [];
+
+    /// Tarn, by its version; always 1.
+    BUILD_INFO: Gauge Number "tarn_build_info" ["version"];
+    /// Processor time of this process, of the system on its behalf included.
+    CPU_SECONDS: Counter Seconds "process_cpu_seconds_total" [];
+    /// Memory of this process that is resident.
+    RESIDENT_BYTES: Gauge Bytes "process_resident_memory_bytes" [];
+    /// Open descriptors of this process.
+    OPEN_FDS: Gauge Number "process_open_fds" [];
+    /// How many descriptors this process may have.
+    MAX_FDS: Gauge Number "process_max_fds" [];
+    /// When the process began, in seconds since 1970.
+    START_TIME: Gauge Seconds "process_start_time_seconds" [];
+}
