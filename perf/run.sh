@@ -12,6 +12,9 @@ Usage: perf/run.sh mirror [--records N | --gb GB] [--partitions N] [--rounds N] 
                           [--loop-response-bytes N] [--json]
        perf/run.sh lag    [--rates LIST] [--seconds N] [--rounds N] [--peers LIST] [--json]
        perf/run.sh failover | restart [--topics N] [--partitions N] [--source kafka|tarn] [--rounds N] [--json]
+       perf/run.sh produce [--records-mb N] [--rounds N] [--peers LIST] [--acks LIST] [--codec LIST] [--warm-mb N]
+                           [--record-bytes N] [--batch-bytes N] [--connections N] [--partitions N] [--json]
+       perf/run.sh consume [--consumers LIST] [--response-bytes N] and those above, but --acks and --warm-mb
 
   mirror  copies a backlog of 1 KiB records from one Apache Kafka 4.4, in turn by Tarn, by MirrorMaker 2 (4.3.1,
           tuned) into another Kafka 4.4, and by a loop that only receives, checks CRCs and writes. Prints MB/s
@@ -22,6 +25,11 @@ Usage: perf/run.sh mirror [--records N | --gb GB] [--partitions N] [--rounds N] 
           that each of them takes. About 5 minutes.
   restart a Tarn with many mirrored partitions at rest is stopped, and killed, and started: seconds to its end,
           to the first answer, to all partitions MIRRORING, and what the source says meanwhile. About 5 minutes.
+  produce  clients with five requests under way fill a topic: Tarn, an Apache Kafka 4.4, and a loop that only
+          receives, checks CRCs and writes. Prints MB/s, CPU-seconds of the server per GB, requests per
+          CPU-second, and their ratios. About 5 minutes.
+  consume  clients read a topic that is in memory: the same two, and a loop that sends a file with sendfile.
+          About 3 minutes.
 
 Builds Tarn, and installs what is missing where it may, or says how. TARN_BIN names a tarn that is built
 already, TARN_KIT another directory for jars. Each option: perf/run.sh mirror --help.
@@ -30,7 +38,7 @@ USAGE
 }
 
 case ${1:-} in
-mirror | lag | failover | restart) ;;
+mirror | lag | failover | restart | produce | consume) ;;
 -h | --help)
     usage
     exit 0
@@ -57,7 +65,7 @@ done
     if [ -z "${TARN_BIN:-}" ]; then cargo build --release -q -p tarn; fi
     bash tests/needs.sh packages
     case $run in
-    failover | restart) bash perf/prepare.sh ;;
+    failover | restart | produce | consume) bash perf/prepare.sh ;;
     *) bash perf/prepare.sh mirrormaker ;;
     esac
 } >&2

@@ -7,14 +7,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::batch::HEADER_BYTES;
 use crate::broker_client::{BrokerClient, Fields, bad};
 use crate::failure::{Doing, Failure, Result};
 
 /// The topic that is copied.
 pub(crate) const TOPIC: &str = "backlog";
 
-/// How a batch begins, up to its records.
-const BATCH_HEADER_BYTES: usize = 61;
 /// A response size for readings that are not timed.
 const READING_BYTES: i32 = 1 << 20;
 
@@ -149,9 +148,9 @@ pub(crate) fn file_name(partition: usize) -> String {
 /// them, and their records are added.
 pub(crate) fn check_batches(batches: &[u8], end: &mut i64, records: &mut u64) -> io::Result<usize> {
     let mut at = 0;
-    while let Some(header) = batches.get(at..at + BATCH_HEADER_BYTES) {
+    while let Some(header) = batches.get(at..at + HEADER_BYTES) {
         let size = 12 + Fields::new(&header[8..]).number::<4>()?;
-        let size = usize::try_from(size).unwrap_or_default().max(BATCH_HEADER_BYTES);
+        let size = usize::try_from(size).unwrap_or_default().max(HEADER_BYTES);
         let Some(batch) = batches.get(at..at + size) else { break };
         if Fields::new(&header[17..]).number::<4>()? as u32 != crc32c::crc32c(&batch[21..]) {
             return Err(bad("a checksum does not match"));
@@ -170,7 +169,7 @@ mod tests {
 
     /// A batch whose records are noise; only its header says how many they are.
     fn batch(base: i64, records: i32) -> Vec<u8> {
-        let mut bytes = vec![0x5a; BATCH_HEADER_BYTES + 40];
+        let mut bytes = vec![0x5a; HEADER_BYTES + 40];
         let length = (bytes.len() - 12) as i32;
         bytes[..8].copy_from_slice(&base.to_be_bytes());
         bytes[8..12].copy_from_slice(&length.to_be_bytes());

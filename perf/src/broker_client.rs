@@ -1,10 +1,11 @@
 //! A blocking connection to a broker that knows a few requests, spelled out by hand: the measure shares no
 //! code with what it measures. Those of clients are here, those that make and fill topics in `topics`, those
-//! of mirrors in `mirrors`.
+//! of mirrors in `mirrors`; `pipeline` is a producer with several requests under way.
 //!
 //! Invariant: nothing in an answer is trusted; a length beyond the answer is an error.
 
 mod mirrors;
+pub(crate) mod pipeline;
 pub(crate) mod topics;
 
 use std::io::{self, Read, Write};
@@ -210,17 +211,17 @@ impl<'a> Fields<'a> {
     }
 
     /// The number of elements or bytes that follow; null is none.
-    fn count(&mut self) -> io::Result<usize> {
+    pub(crate) fn count(&mut self) -> io::Result<usize> {
         Ok(self.number::<4>()?.max(0) as usize)
     }
 
     /// Null is empty.
-    fn string(&mut self) -> io::Result<&'a [u8]> {
+    pub(crate) fn string(&mut self) -> io::Result<&'a [u8]> {
         let length = self.number::<2>()?.max(0) as usize;
         self.bytes(length)
     }
 
-    fn skip_string(&mut self) -> io::Result<()> {
+    pub(crate) fn skip_string(&mut self) -> io::Result<()> {
         self.string().map(|_| ())
     }
 }

@@ -66,7 +66,7 @@ impl ManyTopics {
         let create = || -> io::Result<()> {
             let mut broker = BrokerClient::connect(address)?;
             for names in self.names.chunks(TOPICS_AT_ONCE) {
-                broker.create_topics(names, self.partitions)?;
+                broker.create_topics(names, self.partitions, &[])?;
             }
             Ok(())
         };

@@ -7,7 +7,7 @@ use super::{BrokerClient, Fields, LATEST, LEADER_NOT_AVAILABLE, NOT_LEADER, Requ
 use super::{UNKNOWN_TOPIC_OR_PARTITION, bad};
 
 /// How long a broker may take for a change or a write.
-const WRITTEN_IN_MS: i32 = 30_000;
+pub(super) const WRITTEN_IN_MS: i32 = 30_000;
 /// How long it may take until it can give producer ids, and how often it is asked.
 const LOADED_WITHIN: Duration = Duration::from_secs(30);
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -19,8 +19,13 @@ const ALL: i16 = -1;
 pub(crate) type Place = (usize, i32);
 
 impl BrokerClient {
-    /// Creates these topics with so many partitions each and one replica (CreateTopics v4).
-    pub(crate) fn create_topics(&mut self, names: &[String], partitions: i32) -> io::Result<()> {
+    /// Creates these topics with so many partitions each, one replica and these configs (CreateTopics v4).
+    pub(crate) fn create_topics(
+        &mut self,
+        names: &[String],
+        partitions: i32,
+        configs: &[(&str, &str)],
+    ) -> io::Result<()> {
         let mut request = Request::new(19, 4);
         request.number32(names.len() as i32);
         for name in names {
@@ -28,7 +33,11 @@ impl BrokerClient {
             request.number32(partitions);
             request.number16(1);
             request.number32(0);
-            request.number32(0);
+            request.number32(configs.len() as i32);
+            for (key, value) in configs {
+                request.string(key);
+                request.string(value);
+            }
         }
         request.number32(WRITTEN_IN_MS);
         request.0.push(0);
@@ -44,6 +53,23 @@ impl BrokerClient {
             }
         }
         Ok(())
+    }
+
+    /// Deletes a topic (DeleteTopics v1).
+    pub(crate) fn delete_topic(&mut self, name: &str) -> io::Result<()> {
+        let mut request = Request::new(20, 1);
+        request.number32(1);
+        request.string(name);
+        request.number32(WRITTEN_IN_MS);
+        self.ask(request)?;
+        let mut fields = Fields::of_answer(&self.answer)?;
+        // The throttle time, the number of answers.
+        fields.bytes(8)?;
+        fields.skip_string()?;
+        match fields.number::<2>()? {
+            0 => Ok(()),
+            error => Err(bad(&format!("{name} was not deleted: error {error}"))),
+        }
     }
 
     /// A producer id that nobody else has (InitProducerId v1). A broker that has only started may have none for a

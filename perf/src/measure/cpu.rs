@@ -49,6 +49,12 @@ impl Processes {
         Processes { destination: destination.to_vec(), source }
     }
 
+    /// A server alone, which nothing feeds but what measures.
+    pub(crate) fn of_server(server: u32) -> Processes {
+        // No process has the id 0.
+        Processes::new(&[server], 0)
+    }
+
     /// Begins to measure.
     pub(crate) fn start(self) -> Running {
         let before = self.used();

@@ -111,6 +111,8 @@ impl Kafka {
             // So that a batch of a transaction is taken that no coordinator knows: it stays open for ever.
             ("transaction.partition.verification.enable", "false".to_owned()),
             ("group.initial.rebalance.delay.ms", "0".to_owned()),
+            // What a run deletes makes room for what follows.
+            ("log.segment.delete.delay.ms", "1000".to_owned()),
         ];
         fs::write(&config, properties(&lines, &[])).doing(|| format!("writing {}", config.display()))?;
         if !data.exists() {

@@ -1,10 +1,14 @@
 //! What is measured side by side: Tarn, MirrorMaker 2 with its destination broker, and a loop that does
-//! only what every mirror must do. All copy from one Apache Kafka.
+//! only what every mirror must do. All copy from one Apache Kafka. And the servers that clients load:
+//! Tarn, Apache Kafka, and loops that do only what every broker must do.
 
+pub(crate) mod append_loop;
 pub(crate) mod copy_loop;
 pub(crate) mod kafka;
 pub(crate) mod mirrormaker;
 pub(crate) mod relay;
+pub(crate) mod send_loop;
+pub(crate) mod server;
 pub(crate) mod small_source;
 pub(crate) mod tarn;
 
@@ -88,6 +92,11 @@ fn free_port() -> Result<u16> {
         .map(|_| fastrand::u16(PORTS))
         .find(free)
         .ok_or_else(|| Failure::Wrong(format!("no port of {PORTS:?} is free")))
+}
+
+/// The same with its address.
+pub(crate) fn free_address() -> Result<String> {
+    Ok(format!("127.0.0.1:{}", free_port()?))
 }
 
 /// Waits until the broker at `address` says that a broker serves.

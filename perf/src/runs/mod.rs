@@ -1,13 +1,16 @@
 //! The measurements, one file for each.
 
+pub(crate) mod consume;
 pub(crate) mod failover;
 mod failover_report;
 pub(crate) mod lag;
 pub(crate) mod mirror;
 mod mirror_report;
 mod mirrored;
+pub(crate) mod produce;
 pub(crate) mod restart;
 mod restart_report;
+mod side_by_side;
 
 use std::fs;
 use std::path::Path;
