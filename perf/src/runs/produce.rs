@@ -161,7 +161,8 @@ impl ProduceRun {
             })
             .collect();
         for setting in &settings {
-            for kind in &self.peers {
+            // A loop has nothing to warm.
+            for kind in self.peers.iter().filter(|kind| **kind != ServerKind::Loop) {
                 self.measure(*kind, &servers, *setting, self.load.batches(self.warm_bytes))?;
             }
         }

@@ -132,18 +132,17 @@ impl Report {
                 text.write_str(&table_line(&first, &QUANTITIES, &case.measured(kind)))?;
             }
         }
-        writeln!(text, "\n| | ratio within a round | | to reach | |\n|---|---|---|---|---|")?;
+        let mut lines = String::new();
         for case in &self.cases {
             for (ratio, spread) in case.ratios(self.ratios) {
                 let (word, target) = (ratio.target.word(spread.median), ratio.target.text());
-                writeln!(
-                    text,
-                    "| {} | {} | {} | {target} | {word} |",
-                    case.name,
-                    ratio.title,
-                    spread.text(3)
-                )?;
+                let (title, spread) = (ratio.title, spread.text(3));
+                writeln!(lines, "| {} | {title} | {spread} | {target} | {word} |", case.name)?;
             }
+        }
+        if !lines.is_empty() {
+            writeln!(text, "\n| | ratio within a round | | to reach | |\n|---|---|---|---|---|")?;
+            text.push_str(&lines);
         }
         Ok(())
     }
