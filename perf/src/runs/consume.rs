@@ -21,6 +21,8 @@ use crate::peers::server::{Server, ServerKind};
 use crate::peers::tarn::Build;
 
 const TOPIC: &str = "consumed";
+/// How often each case is read first, not measured.
+const WARM_READS: usize = 3;
 
 const RATIOS: [Ratio; 3] = [
     Ratio {
@@ -85,8 +87,12 @@ impl ConsumeRun {
         };
         let mut cases: Vec<Case> =
             self.consumers.iter().map(|count| Case { name: name(count), rounds: Vec::new() }).collect();
-        for server in servers.values() {
-            self.measure(server, self.consumers.first().copied().unwrap_or(1))?;
+        for (server, count) in
+            servers.values().flat_map(|server| self.consumers.iter().map(move |n| (server, n)))
+        {
+            for _ in 0..WARM_READS {
+                self.measure(server, *count)?;
+            }
         }
         for round in 0..self.rounds {
             for (case, count) in cases.iter_mut().zip(&self.consumers) {
