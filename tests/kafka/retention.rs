@@ -13,8 +13,9 @@ use tarn_tests::tools::tool;
 use tarn_tests::waiting::until_some;
 use tarn_wire::Records;
 use tarn_wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use tarn_wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use tarn_wire::messages::{CreateTopicsRequest, ProduceRequest};
+use tarn_wire::messages::{CreateTopicsRequest, IncrementalAlterConfigsRequest, ProduceRequest};
 
 use crate::side_by_side::SideBySide;
 
@@ -39,13 +40,21 @@ fn retention_lets_go_what_it_lets_go_in_kafka() {
         ("for.ever", &["retention.ms=1", "cleanup.policy="], 0),
     ];
     for (topic, configs, _) in cases {
+        // Retention begins when all is written: before, it would end a segment whenever all of it is old.
+        let (later, at_once): (Vec<&str>, Vec<&str>) =
+            configs.iter().partition(|config| config.starts_with("retention."));
         for bootstrap in [both.kafka.bootstrap(), both.tarn.bootstrap()] {
             let mut client = RawClient::connect(&bootstrap);
-            create(&mut client, topic, &[configs, &["segment.bytes=1048576"][..]].concat());
+            create(
+                &mut client,
+                topic,
+                &[&at_once[..], &["segment.bytes=1048576", "retention.ms=-1"]].concat(),
+            );
             // The first six are an hour old.
             for number in 0..10 {
                 produce(&mut client, topic, number, if number < 6 { HOUR } else { Duration::ZERO });
             }
+            alter(&mut client, topic, &later);
         }
     }
     for (topic, _, start) in cases {
@@ -97,6 +106,26 @@ pub(crate) fn create(client: &mut RawClient, topic: &str, configs: &[&str]) {
     let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 30_000, ..Default::default() };
     let made = client.call(7, &request);
     assert_eq!(made.topics[0].error_code, 0, "{:?}", made.topics[0].error_message);
+}
+
+/// Sets configs of a topic.
+fn alter(client: &mut RawClient, topic: &str, configs: &[&str]) {
+    let configs = configs.iter().filter_map(|config| config.split_once('='));
+    let configs = configs.map(|(name, value)| AlterableConfig {
+        name: name.into(),
+        config_operation: 0,
+        value: Some(value.into()),
+        ..Default::default()
+    });
+    let resource = AlterConfigsResource {
+        resource_type: 2,
+        resource_name: topic.into(),
+        configs: configs.collect(),
+        ..Default::default()
+    };
+    let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
+    let altered = client.call(1, &request);
+    assert_eq!(altered.responses[0].error_code, 0, "{:?}", altered.responses[0].error_message);
 }
 
 /// Where the one partition of a topic starts and ends.
