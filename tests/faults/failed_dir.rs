@@ -45,10 +45,10 @@ fn a_failed_directory_takes_its_own_replicas_along_and_no_others() {
 
     File::create(&trigger).expect("it is ours");
     for partition in &on_failing {
-        assert!(!is_written(&tarn, *partition, "after"), "partition {partition}");
+        assert!(!is_written(&tarn, *partition, 3000), "partition {partition}");
     }
     for partition in &on_kept {
-        assert!(is_written(&tarn, *partition, "after"), "partition {partition}");
+        assert!(is_written(&tarn, *partition, 30_000), "partition {partition}");
     }
     let mut cluster = Cluster::connect(&tarn.bootstrap());
     let topic = cluster.topic("t");
@@ -78,10 +78,12 @@ fn a_failed_directory_takes_its_own_replicas_along_and_no_others() {
     }
 }
 
-fn is_written(tarn: &Tarn, partition: i32, line: &str) -> bool {
+/// Writes a record, with so much patience.
+fn is_written(tarn: &Tarn, partition: i32, patience_ms: u32) -> bool {
     let (bootstrap, partition) = (tarn.bootstrap(), partition.to_string());
-    let arguments = ["-P", "-b", &bootstrap, "-t", "t", "-p", &partition, "-X", "message.timeout.ms=3000"];
-    kcat(&arguments, Some(format!("{line}\n").as_bytes())).code == Some(0)
+    let timeout = format!("message.timeout.ms={patience_ms}");
+    let arguments = ["-P", "-b", &bootstrap, "-t", "t", "-p", &partition, "-X", &timeout];
+    kcat(&arguments, Some(b"after\n")).code == Some(0)
 }
 
 /// The partitions of the topic `t` that have their directory here.
