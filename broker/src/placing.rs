@@ -219,6 +219,7 @@ pub(crate) async fn apply(core: &Rc<Core>, before: &MetadataImage, delta: &Metad
         if let Some(topic) = before.topics().by_id(*topic_id) {
             delete(core, topic).await;
         }
+        core.partitions().traffic().forget(*topic_id);
         core.forget_rules(*topic_id);
     }
     if delta.broker_configs_changed(&core.node().broker_id().to_string()) {

@@ -95,6 +95,11 @@ impl Unopened {
         self.attempts.len()
     }
 
+    /// How many could not be opened, or never will be: not those whose turn has not come yet.
+    pub fn offline(&self) -> usize {
+        self.attempts.values().filter(|attempts| attempts.made > 0).count()
+    }
+
     /// True where there is none.
     pub fn is_empty(&self) -> bool {
         self.attempts.is_empty()
@@ -215,7 +220,7 @@ mod tests {
         unopened.failed(p(0), 0);
         unopened.queue(p(1), Rank::Ordinary);
         unopened.queue(p(2), Rank::Internal);
-        assert_eq!(unopened.queued(), 2);
+        assert_eq!((unopened.queued(), unopened.len(), unopened.offline()), (2, 3, 1));
         assert!(unopened.has_failed(p(0)) && !unopened.has_failed(p(1)) && unopened.contains(p(1)));
         for expected in [p(2), p(1), p(0)] {
             assert_eq!(unopened.begin_due(u64::MAX), Some(expected));

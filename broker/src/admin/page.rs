@@ -115,7 +115,7 @@ fn replicas(scraped: &Scraped<'_>, page: &mut Exposition) {
     let unopened = sum(|core| core.unopened);
     page.single(metrics::PARTITION_COUNT, sum(|core| core.replicas) + unopened);
     page.single(metrics::LEADER_COUNT, led.leads);
-    page.single(metrics::OFFLINE_REPLICAS, unopened);
+    page.single(metrics::OFFLINE_REPLICAS, sum(|core| core.offline));
     page.single(metrics::UNDER_REPLICATED, led.under_replicated);
     page.single(metrics::UNDER_MIN_ISR, led.under_min_isr);
     page.single(metrics::AT_MIN_ISR, led.at_min_isr);

@@ -1,5 +1,6 @@
 //! What the controller decides, for whoever asks this broker.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tarn_image::ResourceType;
@@ -117,10 +118,9 @@ fn alter_loggers(
     asked: &[AlterConfigsResource],
     run: loggers::Run,
 ) -> Vec<AlterConfigsResourceResponse> {
-    let is_repeated = |one: &AlterConfigsResource| {
-        asked.iter().filter(|other| other.resource_name == one.resource_name).count() > 1
-    };
-    let altered = |one: &AlterConfigsResource| match is_repeated(one) {
+    let mut times = BTreeMap::new();
+    asked.iter().for_each(|one| *times.entry(&*one.resource_name).or_insert(0) += 1);
+    let altered = |one: &AlterConfigsResource| match times[&*one.resource_name] > 1 {
         true => Err(ApiError::new(ErrorCode::INVALID_REQUEST, "Each resource must appear at most once.")),
         false => loggers::alter(core, one, run),
     };

@@ -2,6 +2,7 @@
 //!
 //! They are this process's own: nothing of them is in the metadata, and a restart forgets them.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use tarn_image::ResourceType;
@@ -12,7 +13,7 @@ use tarn_wire::messages::describe_configs_response::DescribeConfigsResourceResul
 use tarn_wire::messages::incremental_alter_configs_request::AlterConfigsResource;
 
 use crate::core::Core;
-use crate::loggers::{LevelChange, LogLevel, Loggers, ROOT};
+use crate::loggers::{LevelChange, LogLevel, ROOT};
 
 /// The source of a logger's level, as the protocol numbers it.
 const DYNAMIC_BROKER_LOGGER: i8 = 6;
@@ -70,8 +71,9 @@ pub(super) fn alter(core: &Rc<Core>, asked: &AlterConfigsResource, run: Run) -> 
         Ok(_) => {}
     }
     let loggers = core.node().loggers();
+    let known: BTreeSet<String> = loggers.all().into_iter().map(|(name, _)| name).collect();
     let changes: Vec<LevelChange> =
-        operations.into_iter().map(|operation| checked(loggers, operation)).collect::<Result<_, _>>()?;
+        operations.into_iter().map(|operation| checked(&known, operation)).collect::<Result<_, _>>()?;
     if run == Run::Real {
         loggers.change(&changes);
     }
@@ -79,7 +81,7 @@ pub(super) fn alter(core: &Rc<Core>, asked: &AlterConfigsResource, run: Run) -> 
 }
 
 fn checked(
-    loggers: &Loggers,
+    known: &BTreeSet<String>,
     (logger, operation, value): (&str, Operation, &str),
 ) -> Result<LevelChange, ApiError> {
     let invalid = |why: String| Err(ApiError::new(ErrorCode::INVALID_REQUEST, why));
@@ -93,7 +95,7 @@ fn checked(
         }
         Operation::Set | Operation::Delete => {}
     }
-    if !loggers.contains(logger) {
+    if !known.contains(logger) {
         return Err(ApiError::new(ErrorCode::INVALID_CONFIG, format!("Logger {logger} does not exist!")));
     }
     if operation == Operation::Delete {

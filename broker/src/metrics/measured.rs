@@ -31,8 +31,10 @@ pub struct CoreMeasured {
     pub image: Arc<MetadataImage>,
     /// Its replicas.
     pub replicas: usize,
-    /// Replicas whose logs could not be opened.
+    /// Replicas whose logs are not open.
     pub unopened: usize,
+    /// Those of them that could not be opened; the others wait for their recovery.
+    pub offline: usize,
     /// Fetch sessions of its connections.
     pub sessions: usize,
     /// Partitions that they name.
@@ -85,12 +87,12 @@ pub(crate) fn measure(core: &Rc<Core>, asked: Measure) {
 fn measured(core: &Rc<Core>, quorum: Option<PartitionData>, logs: Vec<MeasuredLog>) -> CoreMeasured {
     let image = core.image();
     let mut partitions = core.partitions();
-    let topics = partitions.traffic().topics(|topic| image.topics().by_id(topic).is_some());
-    let topics = topics.iter().map(|(topic, traffic)| (*topic, *traffic)).collect();
+    let topics = partitions.traffic().topics().iter().map(|(topic, traffic)| (*topic, *traffic)).collect();
     let (sessions, unopened) = (core.sessions(), core.unopened());
     CoreMeasured {
         replicas: partitions.len(),
         unopened: unopened.len(),
+        offline: unopened.offline(),
         sessions: sessions.len(),
         session_partitions: sessions.partitions(),
         waiting_produces: partitions.waiting_produces(),

@@ -1,7 +1,7 @@
 //! What clients produced and fetched on one core, topic by topic.
 //!
-//! A topic has a place from its first batch until the metadata does not know it any more. The sums of all topics
-//! never fall.
+//! A topic has a place from its first batch until it is deleted: what a client asks for and is not there has none, or
+//! names that it makes up would fill the memory. The sums of all topics never fall.
 
 use std::collections::HashMap;
 
@@ -80,7 +80,14 @@ impl Traffic {
             bytes_out: found.records.len() as u64,
             ..TopicTraffic::default()
         };
-        self.add(found.partition.topic_id, &seen);
+        match found.error {
+            ErrorCode::NONE => self.add(found.partition.topic_id, &seen),
+            _ => {
+                self.all.add(&seen);
+                let known = self.topics.get_mut(&found.partition.topic_id);
+                known.into_iter().for_each(|topic| topic.add(&seen));
+            }
+        }
     }
 
     /// All topics together, those included that are gone.
@@ -88,10 +95,14 @@ impl Traffic {
         &self.all
     }
 
-    /// Every topic that had traffic; those are forgotten that `is_there` does not know.
-    pub fn topics(&mut self, is_there: impl Fn(TopicId) -> bool) -> &HashMap<TopicId, TopicTraffic> {
-        self.topics.retain(|topic, _| is_there(*topic));
+    /// Every topic that had traffic.
+    pub fn topics(&self) -> &HashMap<TopicId, TopicTraffic> {
         &self.topics
+    }
+
+    /// A topic is deleted.
+    pub fn forget(&mut self, topic: TopicId) {
+        self.topics.remove(&topic);
     }
 
     fn add(&mut self, topic: TopicId, seen: &TopicTraffic) {
@@ -109,13 +120,22 @@ mod tests {
     fn what_a_deleted_topic_had_stays_in_the_sum() {
         let (kept, deleted) = (TopicId::random(), TopicId::random());
         let mut traffic = Traffic::default();
+        [kept, deleted].into_iter().for_each(|topic| traffic.refused(topic));
         traffic.fetched(&failed(kept));
-        traffic.fetched(&failed(deleted));
-        traffic.refused(deleted);
-        assert_eq!(traffic.topics(|topic| topic == kept).keys().collect::<Vec<_>>(), [&kept]);
+        traffic.forget(deleted);
+        assert_eq!(traffic.topics().keys().collect::<Vec<_>>(), [&kept]);
+        assert_eq!(traffic.topics()[&kept].failed_fetch_requests, 1);
         let TopicTraffic { fetch_requests, failed_fetch_requests, failed_produce_requests, .. } =
             *traffic.all();
-        assert_eq!((fetch_requests, failed_fetch_requests, failed_produce_requests), (2, 2, 1));
+        assert_eq!((fetch_requests, failed_fetch_requests, failed_produce_requests), (1, 1, 2));
+    }
+
+    #[test]
+    fn a_topic_that_is_not_there_takes_no_room() {
+        let mut traffic = Traffic::default();
+        (0..100).for_each(|_| traffic.fetched(&failed(TopicId::random())));
+        assert!(traffic.topics().is_empty());
+        assert_eq!(traffic.all().failed_fetch_requests, 100);
     }
 
     fn failed(topic_id: TopicId) -> FetchedPartition {

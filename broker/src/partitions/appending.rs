@@ -48,7 +48,7 @@ impl Partitions {
                 if waits && replica.high_watermark() < required {
                     open.push((*partition, required));
                 }
-                self.note_appended(*partition);
+                self.note_appended(*partition, now);
             }
             produced.push(outcome);
             self.news_of(*partition);
@@ -75,14 +75,12 @@ impl Partitions {
             match replica.append_marker(marker, now) {
                 Ok(None) => produced.push(Produced::failed(*partition, ErrorCode::NONE, None)),
                 Ok(Some(appended)) => {
-                    if replica.waits_for_flush() {
-                        self.dirty.insert(*partition);
-                    }
                     let required = appended.last.plus(1);
                     if replica.high_watermark() < required {
                         open.push((*partition, required));
                     }
                     produced.push(Produced::from_result(replica, Ok(&appended)));
+                    self.note_appended(*partition, now);
                 }
                 Err(error) => produced.push(Produced::from_result(replica, Err(&error))),
             }

@@ -64,11 +64,12 @@ impl Partitions {
         !self.dirty.is_empty()
     }
 
-    /// An append to a partition wants a flush: because somebody waits for it, or because the topic asks for one
-    /// after so many records.
-    pub(super) fn note_appended(&mut self, partition: TopicIdPartition) {
-        let wants = |replica: &Replica| replica.waits_for_flush() || replica.has_many_unflushed();
-        if self.replicas.get(&partition).is_some_and(wants) {
+    /// Something was appended to a partition: it wants a flush where somebody waits for one, or the topic asks for
+    /// one after so many records; and is unflushed from now on.
+    pub(super) fn note_appended(&mut self, partition: TopicIdPartition, now: Timestamp) {
+        let Some(replica) = self.replicas.get_mut(&partition) else { return };
+        replica.note_unflushed(now);
+        if replica.waits_for_flush() || replica.has_many_unflushed() {
             self.dirty.insert(partition);
         }
     }

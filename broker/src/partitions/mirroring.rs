@@ -37,7 +37,7 @@ impl Partitions {
                 }
                 self.removals.extend(replica.take_removals());
                 let has_news = before != (replica.high_watermark(), replica.log().start());
-                self.note_appended(append.partition);
+                self.note_appended(append.partition, now);
                 if has_news {
                     self.news_of(append.partition);
                 }

@@ -274,6 +274,16 @@ fn a_marker_is_answered_when_it_is_committed_and_tells_who_watches() {
 }
 
 #[test]
+fn a_marker_is_flushed_as_a_batch_is() {
+    let mut world = World::flushed_after(1, 50);
+    world.lead(0, ALONE);
+    drop(world.mark(0, 0));
+    assert!(world.partitions.wants_flush(), "the topic is flushed after each record");
+    let late = Timestamp(NOW.0 + 50);
+    assert_eq!(world.partitions.background_flush_due(late, u64::MAX), [world.partition(0)]);
+}
+
+#[test]
 fn a_marker_needs_the_minimum_of_replicas_in_sync() {
     let mut world = World::new(Rules { min_in_sync: 2, flush: FlushPolicy::None });
     world.lead(0, Leadership { epoch: Epoch(1), replicas: 3, in_sync: 1 });

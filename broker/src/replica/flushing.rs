@@ -31,6 +31,11 @@ impl Replica {
         Ok(self.advance_high_watermark())
     }
 
+    /// Something was appended.
+    pub fn note_unflushed(&mut self, now: Timestamp) {
+        self.unflushed_since.get_or_insert(now);
+    }
+
     /// Whether an append has to be flushed before it is committed.
     pub fn waits_for_flush(&self) -> bool {
         self.rules.log.flush != FlushPolicy::None && !self.is_filled_by_a_mirror()

@@ -218,7 +218,6 @@ impl Replica {
             .append_as_leader(batch, self.leadership.epoch, self.rules.timestamp_type, now)
             .map_err(ProduceError::Append)?;
         self.produced_to = self.log.end();
-        self.unflushed_since.get_or_insert(now);
         self.advance_high_watermark();
         Ok(appended)
     }
@@ -300,7 +299,6 @@ impl Replica {
             self.removals.push(truncated.removal);
         }
         let appended = self.log.append_as_is(&append.batches, now);
-        self.unflushed_since.get_or_insert(now);
         if source_start > self.log.start() {
             self.removals.extend(self.log.advance_start(source_start.min(self.log.end()), now)?);
         }
