@@ -247,7 +247,7 @@ fn mark_clean(node: &Node, broker_epoch: i64, metadata_end: Offset) {
     let in_order = node.log_dirs().closed_in_order();
     for dir in node.log_dirs().dirs() {
         if !in_order.iter().any(|one| Arc::ptr_eq(one, dir)) {
-            warn!(dir = %dir.path().display(), "a log in it was never checked; the next start checks it");
+            warn!(dir = %dir.path().display(), "a log in it was never checked, or its disk has failed; the next start checks it");
             continue;
         }
         let holds_metadata = dir.path() == node.config().metadata_log_dir;

@@ -286,7 +286,7 @@ impl Core {
     pub(crate) fn local_absence(&self, partition: TopicIdPartition) -> LocalError {
         match self.absence(partition) {
             ErrorCode::KAFKA_STORAGE_ERROR => {
-                LocalError::Storage { partition, reason: "it is not open; that is tried again".to_owned() }
+                LocalError::Storage { partition, reason: "its log is not open".to_owned() }
             }
             _ => LocalError::NotLeader(partition),
         }

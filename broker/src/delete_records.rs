@@ -4,12 +4,12 @@
 //! One round at a time writes `log-start-offset-checkpoint` for every request that came in since the last one began.
 
 use std::cell::RefCell;
-use std::mem;
 use std::rc::Rc;
+use std::{iter, mem};
 
 use tarn_log::LogError;
 use tarn_record::{Offset, Timestamp, TopicIdPartition};
-use tarn_runtime::blocking_sync;
+use tarn_runtime::blocking;
 use tarn_runtime::channel::{LocalNotify, ReplySlot};
 use tarn_wire::ErrorCode;
 use tracing::{debug, warn};
@@ -45,10 +45,13 @@ struct Request {
 }
 
 impl Request {
-    /// Answers; `kept` says whether the starts are on the disk.
-    fn answer(self, kept: Result<(), ErrorCode>) {
-        let answers =
-            self.deleted.into_iter().map(|one| one.and_then(|entry| kept.map(|()| entry.log_start)));
+    /// Answers; `kept` says of each start in turn whether it is on the disk.
+    fn answer(self, kept: &mut impl Iterator<Item = Result<(), ErrorCode>>) {
+        let unknown = Err(ErrorCode::KAFKA_STORAGE_ERROR);
+        let answers = self.deleted.into_iter().map(|one| {
+            let entry = one?;
+            kept.next().unwrap_or(unknown).map(|()| entry.log_start)
+        });
         // Who asked may have gone.
         let _ = self.reply.fill(answers.collect());
     }
@@ -65,7 +68,7 @@ pub(crate) fn delete(
     core.remove_files();
     let request = Request { deleted, reply };
     if request.deleted.iter().all(Result::is_err) {
-        return request.answer(Ok(()));
+        return request.answer(&mut iter::empty());
     }
     let unkept = core.unkept_starts();
     unkept.requests.borrow_mut().push(request);
@@ -107,15 +110,18 @@ pub(crate) async fn keep_starts(core: Rc<Core>) {
         let entries: Vec<CheckpointEntry> =
             requests.iter().flat_map(|request| request.deleted.iter().flatten().cloned()).collect();
         let log_dirs = core.node().log_dirs().clone();
-        let kept = match blocking_sync(move || log_dirs.keep_starts(&entries)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(error) => Err(error.to_string()),
+        // Not in the lane of flushes that are promised: it takes turns with whoever writes checkpoints.
+        let kept = match blocking(move || log_dirs.keep_starts(&entries)).await {
+            Ok(kept) => kept,
+            Err(error) => {
+                warn!(%error, "log starts not written; clients are told so");
+                Vec::new()
+            }
         };
-        if let Err(error) = &kept {
-            warn!(%error, "log starts not written; clients are told so");
+        if let Some(why) = kept.iter().find_map(|one| one.as_ref().err()) {
+            warn!(%why, "log starts not written; clients are told so");
         }
-        let kept = kept.map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR);
-        requests.into_iter().for_each(|request| request.answer(kept));
+        let mut kept = kept.into_iter().map(|one| one.map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR));
+        requests.into_iter().for_each(|request| request.answer(&mut kept));
     }
 }

@@ -31,7 +31,8 @@ pub(crate) fn log_failed(core: &Rc<Core>, partition: TopicIdPartition, cause: &d
     let (node, index) = (core.node(), partition.partition);
     match node.log_dirs().fail(&topic, index, &node.config().metadata_log_dir) {
         Failure::Fatal => node.storage_failed(cause),
-        Failure::Known => {}
+        // It was being opened, or its core has not heard of it yet.
+        Failure::Known { dir } => take_offline(core, dir),
         Failure::New { dir, path } => {
             error!(dir = %path.display(), %topic, partition = %index, %cause, "a log directory has failed: its replicas are out of service until the node is started again");
             take_offline(core, dir);
@@ -49,7 +50,8 @@ pub(crate) fn log_failed(core: &Rc<Core>, partition: TopicIdPartition, cause: &d
 /// Gives up every replica of this core in a directory that has failed. Their logs are not closed: that would write.
 pub(crate) fn take_offline(core: &Rc<Core>, dir: usize) {
     let log_dirs = core.node().log_dirs();
-    let is_there = |replica: &&Replica| log_dirs.is_in(replica.topic(), replica.partition().partition, dir);
+    let failed = log_dirs.dirs()[dir].path();
+    let is_there = |replica: &&Replica| replica.log().log_dir() == failed;
     let gone: Vec<_> = core.partitions().iter().filter(is_there).map(Replica::partition).collect();
     for partition in gone {
         core.machines().unload(partition);

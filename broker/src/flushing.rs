@@ -8,7 +8,8 @@
 //! Invariant: a log has one flush in flight at most (`Partitions` sees to it), and it ends before the log
 //! is closed or its directory renamed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -145,13 +146,16 @@ pub(crate) async fn bound_recovery(core: Rc<Core>) {
     loop {
         sleep(Duration::from_millis(limits::BACKGROUND_FLUSH_INTERVAL_MS)).await;
         let due = core.partitions().background_flush_due(Timestamp(wall_clock_ms()), share);
+        let mut full: HashSet<PathBuf> = HashSet::new();
         for partition in due {
+            let dir = core.partitions().get(partition).map(|replica| replica.log().log_dir().to_owned());
+            let Some(dir) = dir.filter(|dir| !full.contains(dir)) else { continue };
             // Made when its turn has come: a job that waits would keep the log's promises waiting.
             let job = core.partitions().flush_job_of(partition);
             let Some(job) = job else { continue };
             match run_in_background(&core, partition, job).await {
                 Ok(()) => {}
-                Err(NotFlushed::Full) => break,
+                Err(NotFlushed::Full) => drop(full.insert(dir)),
                 Err(NotFlushed::Gone) => return,
             }
         }

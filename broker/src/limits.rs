@@ -43,6 +43,12 @@ pub const CLEANER_PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest that a produce request waits for its high watermark, whatever it asks for.
 pub const PRODUCE_WAIT_MS_MAX: u64 = 300_000;
 
+/// Markers that a core appends before it serves others.
+pub const MARKERS_PER_ENVELOPE: usize = 1024;
+
+/// Partitions of which a core deletes records before it serves others.
+pub const DELETIONS_PER_ENVELOPE: usize = 64;
+
 /// The longest that a coordinator waits for its markers to be committed: Kafka's `request.timeout.ms`.
 pub const MARKER_WAIT_MS: u64 = 30_000;
 

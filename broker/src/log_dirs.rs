@@ -11,6 +11,7 @@
 //! * what is known to be in the recovery point and cleaner files is there: compaction rests on it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::mem;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +25,7 @@ use crate::envelope::CheckpointEntry;
 
 pub use compacting::OnDisk;
 pub use failed::Failure;
+pub use kept_starts::NotKept;
 
 mod compacting;
 mod failed;
@@ -47,6 +49,9 @@ struct Places {
     by_name: HashMap<Name, Place>,
     /// Logs that are gone and may still have a line in the checkpoint files of their directory.
     gone: BTreeSet<(usize, Name)>,
+    /// Logs of other topics' ids under a name that another directory has too: a topic that was deleted, or made again,
+    /// while the disk of one of them was away. The metadata says which of the two is a stray.
+    twins: Vec<(Name, Place)>,
     /// The directories whose disk has failed.
     failed: BTreeSet<usize>,
     /// Directories whose cleaner's file does not say what was noted.
@@ -118,7 +123,7 @@ impl LogDirs {
     /// # Errors
     /// A directory or a checkpoint file that cannot be read.
     pub fn new(dirs: Vec<Arc<LogDir>>, listed: usize) -> Result<LogDirs, (PathBuf, LogDirError)> {
-        let places = Places { by_name: look_through(&dirs)?, ..Places::default() };
+        let places = look_through(&dirs)?;
         Ok(LogDirs { dirs, listed, places: Mutex::new(places), turn: Mutex::default() })
     }
 
@@ -140,11 +145,13 @@ impl LogDirs {
         partition: PartitionIndex,
         topic_id: TopicId,
     ) -> (Arc<LogDir>, Option<Found>) {
-        let mut places = self.places();
-        let fewest = self.with_fewest(&places);
-        let new = Place::new(fewest, topic_id);
-        let place = places.by_name.entry((topic.to_owned(), partition)).or_insert(new);
-        (self.dirs[place.dir].clone(), place.found.clone())
+        let (name, mut places) = ((topic.to_owned(), partition), self.places());
+        if let Some(place) = places.by_name.get(&name) {
+            return (self.dirs[place.dir].clone(), place.found.clone());
+        }
+        let dir = self.with_fewest(&places);
+        places.by_name.insert(name, Place::new(dir, topic_id));
+        (self.dirs[dir].clone(), None)
     }
 
     /// True where the log of a partition was found as a crash left it, so that its end has to be read.
@@ -217,7 +224,11 @@ impl LogDirs {
         let mut turn = self.turn();
         let name = (topic.to_owned(), partition);
         turn.kept.remove(&name);
-        let gone: Vec<_> = self.places().gone.iter().filter(|(_, gone)| *gone == name).cloned().collect();
+        let gone: Vec<_> = {
+            let places = self.places();
+            let here = |(dir, gone): &&(usize, Name)| *gone == name && !places.failed.contains(dir);
+            places.gone.iter().filter(here).cloned().collect()
+        };
         for (index, name) in &gone {
             let dir = &self.dirs[*index];
             for checkpoint in CHECKPOINTS {
@@ -247,20 +258,37 @@ impl LogDirs {
     ) -> Result<Vec<PathBuf>, LogDirError> {
         let mut places = self.places();
         let mut strays = Vec::new();
-        for (name, place) in &places.by_name {
-            if let Some(found) = &place.found
-                && !exists(&name.0, place.topic_id)
-            {
-                strays.push((name.clone(), place.dir, found.partition.clone()));
+        for (name, twin) in mem::take(&mut places.twins) {
+            let stray = match exists(&name.0, twin.topic_id) {
+                true => places.by_name.insert(name.clone(), twin),
+                false => Some(twin),
+            };
+            strays.extend(stray.map(|stray| (name, stray)));
+        }
+        let unknown = |name: &Name, place: &Place| place.found.is_some() && !exists(&name.0, place.topic_id);
+        let names: Vec<_> = places
+            .by_name
+            .iter()
+            .filter(|(name, place)| unknown(name, place))
+            .map(|(name, _)| name.clone())
+            .collect();
+        strays.extend(names.into_iter().filter_map(|name| places.by_name.remove_entry(&name)));
+        let (mut renamed, mut refused) = (Vec::with_capacity(strays.len()), None);
+        for (name, place) in strays {
+            let Some(found) = &place.found else { continue };
+            match self.dirs[place.dir].rename_as_stray(&found.partition) {
+                Ok(path) => {
+                    renamed.push(path);
+                    places.leave_out(place.dir, name);
+                }
+                // Whoever wants its place has to make way first.
+                Err(error) => {
+                    places.by_name.entry(name).or_insert(place);
+                    refused = Some(error);
+                }
             }
         }
-        let mut renamed = Vec::with_capacity(strays.len());
-        for (name, dir, partition) in strays {
-            renamed.push(self.dirs[dir].rename_as_stray(&partition)?);
-            places.by_name.remove(&name);
-            places.leave_out(dir, name);
-        }
-        Ok(renamed)
+        refused.map_or(Ok(renamed), Err)
     }
 
     /// Writes the checkpoint files of every directory; not any more after the last ones. Waits for the disk.
@@ -404,17 +432,21 @@ const CHECKPOINTS: [OffsetCheckpoint; 4] = [
     OffsetCheckpoint::Cleaner,
 ];
 
-fn look_through(dirs: &[Arc<LogDir>]) -> Result<HashMap<Name, Place>, (PathBuf, LogDirError)> {
-    let mut places: HashMap<Name, Place> = HashMap::new();
+/// Every log that is there.
+fn look_through(dirs: &[Arc<LogDir>]) -> Result<Places, (PathBuf, LogDirError)> {
+    let mut places = Places::default();
     for (index, dir) in dirs.iter().enumerate() {
         for (name, place) in found_in(index, dir).map_err(|cause| (dir.path().to_owned(), cause))? {
-            let path = place.found.as_ref().map(|found| found.partition.dir.clone());
-            if let (Some(path), Some(Some(other))) =
-                (path, places.insert(name, place).map(|other| other.found))
-            {
-                let twice = LogDirError::Twice { path, other: other.partition.dir };
+            let Some(other) = places.by_name.get(&name) else {
+                places.by_name.insert(name, place);
+                continue;
+            };
+            if other.topic_id == place.topic_id || other.topic_id.is_zero() || place.topic_id.is_zero() {
+                let path = |place: &Place| dirs[place.dir].path().join(format!("{}-{}", name.0, name.1));
+                let twice = LogDirError::Twice { path: path(&place), other: path(other) };
                 return Err((dir.path().to_owned(), twice));
             }
+            places.twins.push((name, place));
         }
     }
     Ok(places)

@@ -167,6 +167,10 @@ fn keep_or_say(
 ) {
     let name = &topic.name;
     match opened {
+        // While it was opened, its disk has failed.
+        Ok(_) if core.node().log_dirs().is_in_failed(name, partition.partition) => {
+            core.unopened().keep_out(partition);
+        }
         Ok(replica) => {
             core.node().log_dirs().opened(name, partition.partition, topic.id);
             core.partitions().insert(replica);

@@ -10,7 +10,7 @@ use tarn_tests::cluster::Cluster;
 use tarn_tests::lines::{lines, write_lines};
 use tarn_tests::process::run;
 use tarn_tests::tarn::{Tarn, TarnOptions};
-use tarn_tests::tools::kcat;
+use tarn_tests::tools::{kcat, tool};
 use tarn_tests::waiting::until;
 use tempfile::TempDir;
 
@@ -37,7 +37,7 @@ fn a_failed_directory_takes_its_own_replicas_along_and_no_others() {
     ];
     let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
     tarn.start_again_with(&environment);
-    tarn.create_topic("t", PARTITIONS);
+    ["t", "made.again"].iter().for_each(|topic| tarn.create_topic(topic, PARTITIONS));
     let before = lines("before", RECORDS);
     (0..PARTITIONS).for_each(|partition| write_lines(&tarn.bootstrap(), "t", partition, &before));
     let [on_kept, on_failing] = [&kept, &failing].map(|dir| partitions_in(dir));
@@ -60,8 +60,13 @@ fn a_failed_directory_takes_its_own_replicas_along_and_no_others() {
             Err(error) => assert!(!is_kept && error.contains("56"), "partition {partition:?}: {error}"),
         }
     }
-    tarn.create_topic("later", PARTITIONS);
-    (0..PARTITIONS).for_each(|partition| write_lines(&tarn.bootstrap(), "later", partition, &before));
+    // Its old logs stay where the disk has failed, and are another topic's when that comes back.
+    tool("TopicCommand", &["--bootstrap-server", &tarn.bootstrap(), "--delete", "--topic", "made.again"])
+        .ok();
+    ["later", "made.again"].iter().for_each(|topic| tarn.create_topic(topic, PARTITIONS));
+    for topic in ["later", "made.again"] {
+        (0..PARTITIONS).for_each(|partition| write_lines(&tarn.bootstrap(), topic, partition, &before));
+    }
     until("the failure to be said", LIMIT, || tarn.output().contains("a log directory has failed"));
     tarn.stop();
 
@@ -69,6 +74,10 @@ fn a_failed_directory_takes_its_own_replicas_along_and_no_others() {
     fs::remove_file(&trigger).expect("it is ours");
     tarn.start_again();
     let mut cluster = Cluster::connect(&tarn.bootstrap());
+    let again = cluster.topic("made.again");
+    for partition in &again.partitions {
+        assert_eq!(cluster.offsets(&again, partition).high_watermark, RECORDS as i64, "{partition:?}");
+    }
     let topic = cluster.topic("t");
     for partition in &topic.partitions {
         let end = cluster.offsets(&topic, partition).high_watermark;

@@ -97,8 +97,8 @@ impl Exchange {
             match &mut self.state {
                 State::Sending { .. } | State::Ended => return None,
                 State::Leaving => match read_now(&mut self.stream, &mut piece) {
-                    Some(0) => return None,
-                    Some(_) => {}
+                    // Whoever goes on sending has a turn like all others, until the deadline.
+                    Some(_) => return None,
                     None => self.state = State::Ended,
                 },
                 State::Receiving(received) => {

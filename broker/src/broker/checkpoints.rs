@@ -15,7 +15,11 @@ pub(super) async fn write_checkpoints(core: Rc<Core>, stop: Flag) {
     while !stop.is_raised() {
         sleep(Duration::from_millis(core.node().config().storage.checkpoint_interval_ms())).await;
         let log_dirs = core.node().log_dirs().clone();
-        log_dirs.begin_checkpoints();
+        let begun = log_dirs.clone();
+        // Another thread may be writing, which takes a while.
+        if blocking(move || begun.begin_checkpoints()).await.is_err() {
+            continue;
+        }
         let mut entries = Vec::new();
         for owner in core.partition_cores().to_vec() {
             let (slot, answer) = reply();

@@ -65,8 +65,10 @@ impl Cleaners {
             if threads.is_empty() {
                 return;
             }
-            if threads.into_values().any(|thread| thread.join().is_err()) {
-                warn!("a thread of the cleaner had ended before");
+            for thread in threads.into_values() {
+                if thread.join().is_err() {
+                    warn!("a thread of the cleaner had ended before");
+                }
             }
         }
     }

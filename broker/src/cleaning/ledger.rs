@@ -48,11 +48,9 @@ pub(super) struct Files {
 }
 
 impl Ledger {
-    /// A log is to be compacted. False where that was known.
-    pub(super) fn add(&mut self, partition: TopicIdPartition, first_dirty: Offset) -> bool {
-        let is_new = !self.logs.contains_key(&partition);
+    /// A log is to be compacted from `first_dirty` on, unless it is here already.
+    pub(super) fn add(&mut self, partition: TopicIdPartition, first_dirty: Offset) {
         self.logs.entry(partition).or_insert(Compacted { first_dirty, hindrance: None });
-        is_new
     }
 
     /// A log has gone, or is not to be compacted any more. The round to end, if one is under way.
@@ -165,7 +163,7 @@ mod tests {
     fn a_log_has_one_round_at_a_time_also_once_it_has_gone() {
         let mut ledger = Ledger::default();
         assert!(ledger.begin(p(0)).is_none(), "it is not here");
-        assert!(ledger.add(p(0), Offset(7)) && !ledger.add(p(0), Offset(9)));
+        [7, 9].into_iter().for_each(|first_dirty| ledger.add(p(0), Offset(first_dirty)));
         assert_eq!(ledger.get(p(0)).map(|log| log.first_dirty), Some(Offset(7)));
         assert!(ledger.begin(p(0)).is_some());
         assert!(ledger.begin(p(0)).is_none());

@@ -19,7 +19,7 @@ use super::round::Outcome;
 use super::shared::Unwanted;
 use crate::core::Core;
 use crate::failing;
-use crate::flushing::flush_in_background;
+use crate::flushing::{NotFlushed, flush_in_background};
 use crate::limits;
 use crate::log_dirs::OnDisk;
 use crate::replica::Replica;
@@ -204,7 +204,8 @@ async fn propose(core: &Rc<Core>, reply: ReplySlot<Candidates>) {
     }
     let _ = reply.fill(found);
     for partition in to_flush {
-        if core.closing().is_raised() || flush_in_background(core, partition).await.is_err() {
+        // One directory may be full, and the next not.
+        if core.closing().is_raised() || flush_in_background(core, partition).await == Err(NotFlushed::Gone) {
             return;
         }
     }

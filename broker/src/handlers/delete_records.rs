@@ -38,11 +38,8 @@ pub async fn handle(core: Rc<Core>, request: DeleteRecordsRequest) -> DeleteReco
     }
     let limit = u64::try_from(request.timeout_ms).unwrap_or(0).max(limits::DELETE_RECORDS_WAIT_MS_MIN);
     let asked = orders.len();
-    let sent = scatter(&core, orders, |order| order.partition, Envelope::DeleteRecords).await;
-    let answers: Vec<Deleted> = match timeout(Duration::from_millis(limit), sent.gather()).await {
-        Ok(answers) => {
-            answers.into_iter().map(|one| one.unwrap_or(Err(ErrorCode::UNKNOWN_SERVER_ERROR))).collect()
-        }
+    let answers: Vec<Deleted> = match timeout(Duration::from_millis(limit), delete(&core, &orders)).await {
+        Ok(answers) => answers,
         Err(_) => vec![Err(ErrorCode::REQUEST_TIMED_OUT); asked],
     };
     let (mut planned, mut answers) = (planned.into_iter(), answers.into_iter());
@@ -56,6 +53,18 @@ pub async fn handle(core: Rc<Core>, request: DeleteRecordsRequest) -> DeleteReco
         name: topic.name,
     });
     DeleteRecordsResponse { topics: topics.collect(), ..Default::default() }
+}
+
+/// A core has others to serve between two pieces of a long request.
+async fn delete(core: &Rc<Core>, orders: &[DeleteOrder]) -> Vec<Deleted> {
+    let mut answers = Vec::with_capacity(orders.len());
+    for piece in orders.chunks(limits::DELETIONS_PER_ENVELOPE) {
+        let piece = piece.iter().copied();
+        let sent = scatter(core, piece, |order| order.partition, Envelope::DeleteRecords).await;
+        let gathered = sent.gather().await.into_iter();
+        answers.extend(gathered.map(|one| one.unwrap_or(Err(ErrorCode::UNKNOWN_SERVER_ERROR))));
+    }
+    answers
 }
 
 /// The partition of that name, if this broker leads it and clients may delete from it.

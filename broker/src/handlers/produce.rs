@@ -136,7 +136,9 @@ async fn plan_topic(core: &Rc<Core>, header: &RequestHeader, topic: TopicProduce
                 plan.slots.push((slot, partition));
             }
             Err(outcome) => {
-                core.partitions().traffic().refused(topic_id);
+                if found.is_ok() {
+                    core.partitions().traffic().refused(topic_id);
+                }
                 plan.failed.push((slot, outcome));
             }
         }

@@ -1,10 +1,11 @@
 //! DescribeProducers: who writes to a partition, and whose transactions are open (KIP-664).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use tarn_wire::ErrorCode;
 use tarn_wire::messages::describe_producers_response::{PartitionResponse, ProducerState, TopicResponse};
 use tarn_wire::messages::{DescribeProducersRequest, DescribeProducersResponse};
+use tarn_wire::{ErrorCode, Str};
 
 use crate::core::Core;
 use crate::envelope::{ActiveProducer, Envelope};
@@ -13,13 +14,17 @@ use crate::scatter::scatter;
 /// Serves DescribeProducers.
 pub async fn describe(core: &Rc<Core>, request: DescribeProducersRequest) -> DescribeProducersResponse {
     let find = |topic: &str, index| core.view().led_by(core.node().broker_id(), topic, index);
-    let mut asked = Vec::new();
-    let mut topics = Vec::with_capacity(request.topics.len());
+    // Each partition once, however often it is named: an answer is far longer than a question.
+    let mut named: BTreeMap<Str, BTreeSet<i32>> = BTreeMap::new();
     for topic in request.topics {
-        let partitions: Vec<_> =
-            topic.partition_indexes.iter().map(|&index| (index, find(&topic.name, index))).collect();
+        named.entry(topic.name).or_default().extend(topic.partition_indexes);
+    }
+    let mut asked = Vec::new();
+    let mut topics = Vec::with_capacity(named.len());
+    for (name, indexes) in named {
+        let partitions: Vec<_> = indexes.into_iter().map(|index| (index, find(&name, index))).collect();
         asked.extend(partitions.iter().filter_map(|(_, found)| found.ok()));
-        topics.push((topic.name, partitions));
+        topics.push((name, partitions));
     }
     let sent = scatter(core, asked, |partition| *partition, Envelope::Producers).await;
     let mut answers = sent.gather().await.into_iter();

@@ -34,6 +34,9 @@ pub async fn write(core: &Rc<Core>, request: WriteTxnMarkersRequest) -> WriteTxn
         for topic in &marker.topics {
             let of_topic = of_producer.entry(topic.name.clone()).or_default();
             for &index in &topic.partition_indexes {
+                if of_topic.contains_key(&index) {
+                    continue;
+                }
                 let found = core.view().led_by(core.node().broker_id(), &topic.name, index);
                 match found.and_then(|partition| Ok((partition, parsed(marker)?))) {
                     Ok(item) => {
@@ -48,12 +51,18 @@ pub async fn write(core: &Rc<Core>, request: WriteTxnMarkersRequest) -> WriteTxn
             }
         }
     }
-    let deadline_ms = core.clock_ms() + limits::MARKER_WAIT_MS;
-    let envelope = |items, reply| Envelope::Markers(MarkerRequest { items, deadline_ms, reply });
-    let sent = scatter(core, items, |(partition, _)| *partition, envelope).await;
-    for ((producer_id, topic, index), answer) in places.into_iter().zip(sent.gather().await) {
-        let error = answer.map_or(ErrorCode::UNKNOWN_SERVER_ERROR, |produced| produced.error);
-        results.entry(producer_id).or_default().entry(topic).or_default().insert(index, error);
+    // A core has others to serve between two pieces of a long request.
+    let mut items = items.into_iter().peekable();
+    let mut places = places.into_iter();
+    while items.peek().is_some() {
+        let piece: Vec<_> = items.by_ref().take(limits::MARKERS_PER_ENVELOPE).collect();
+        let deadline_ms = core.clock_ms() + limits::MARKER_WAIT_MS;
+        let envelope = |items, reply| Envelope::Markers(MarkerRequest { items, deadline_ms, reply });
+        let sent = scatter(core, piece, |(partition, _)| *partition, envelope).await;
+        for (answer, (producer_id, topic, index)) in sent.gather().await.into_iter().zip(places.by_ref()) {
+            let error = answer.map_or(ErrorCode::UNKNOWN_SERVER_ERROR, |produced| produced.error);
+            results.entry(producer_id).or_default().entry(topic).or_default().insert(index, error);
+        }
     }
     respond(results)
 }

@@ -20,7 +20,10 @@ pub enum Failure {
         path: PathBuf,
     },
     /// It had failed before.
-    Known,
+    Known {
+        /// Its number.
+        dir: usize,
+    },
 }
 
 impl LogDirs {
@@ -30,7 +33,7 @@ impl LogDirs {
         // Whose log it was is not known any more, so neither is what is safe.
         let Some(dir) = places.by_name.get(&name).map(|place| place.dir) else { return Failure::Fatal };
         if places.failed.contains(&dir) {
-            return Failure::Known;
+            return Failure::Known { dir };
         }
         let is_left = |one: &usize| *one != dir && !places.failed.contains(one);
         if self.dirs[dir].path() == metadata || !(0..self.listed).any(|one| is_left(&one)) {
@@ -44,11 +47,6 @@ impl LogDirs {
     pub fn is_in_failed(&self, topic: &str, partition: PartitionIndex) -> bool {
         let (name, places) = ((topic.to_owned(), partition), self.places());
         places.by_name.get(&name).is_some_and(|place| places.failed.contains(&place.dir))
-    }
-
-    /// True where a partition is in this directory.
-    pub fn is_in(&self, topic: &str, partition: PartitionIndex, dir: usize) -> bool {
-        self.places().by_name.get(&(topic.to_owned(), partition)).is_some_and(|place| place.dir == dir)
     }
 
     /// The directories that have failed.
@@ -84,10 +82,10 @@ mod tests {
         let (dirs, _files) = three();
         let topics: Vec<_> = ["a", "b", "c"].map(|topic| (topic, open(&dirs, topic))).into();
         let metadata = dirs.dirs()[0].path().to_owned();
-        let in_second = topics.iter().find(|(topic, _)| dirs.is_in(topic, P, 1)).expect("one in each").0;
+        let in_second = topics.iter().find(|(topic, _)| is_in(&dirs, topic, 1)).expect("one in each").0;
         let path = dirs.dirs()[1].path().to_owned();
         assert_eq!(dirs.fail(in_second, P, &metadata), Failure::New { dir: 1, path: path.clone() });
-        assert_eq!(dirs.fail(in_second, P, &metadata), Failure::Known);
+        assert_eq!(dirs.fail(in_second, P, &metadata), Failure::Known { dir: 1 });
         assert_eq!(dirs.failed(), [path]);
         assert!(dirs.is_in_failed(in_second, P));
         for topic in ["d", "e", "f", "g"] {
@@ -110,7 +108,7 @@ mod tests {
         for topic in topics {
             open(&dirs, topic);
         }
-        let of = |dir: usize| *topics.iter().find(|topic| dirs.is_in(topic, P, dir)).expect("one in each");
+        let of = |dir: usize| *topics.iter().find(|topic| is_in(&dirs, topic, dir)).expect("one in each");
         let metadata = dirs.dirs()[0].path().to_owned();
         assert_eq!(dirs.fail(of(0), P, &metadata), Failure::Fatal);
         let elsewhere = Path::new("elsewhere");
@@ -128,6 +126,10 @@ mod tests {
                 .expect("it is new")
         };
         (LogDirs::new(files.iter().map(open).collect(), 3).expect("they can be read"), files)
+    }
+
+    fn is_in(dirs: &LogDirs, topic: &str, dir: usize) -> bool {
+        dirs.place(topic, P, TopicId::ZERO).0.path() == dirs.dirs()[dir].path()
     }
 
     fn open(dirs: &LogDirs, topic: &str) -> TopicId {

@@ -4,14 +4,14 @@
 //! lines were begun before, perhaps, and then do not know of them: what was written since a round was begun is not
 //! lowered by it. A start that a truncation lowered is said by the log's own `truncation-checkpoint`.
 
-use std::io;
+use std::collections::HashMap;
 
-use tarn_log::LogError;
+use tarn_log::LogDir;
 use tarn_log::checkpoints::OffsetCheckpoint;
-use tarn_log::log_dir::LogDirError;
 use tarn_record::Offset;
+use thiserror::Error;
 
-use super::{Line, LogDirs};
+use super::{Line, LogDirs, Name};
 use crate::envelope::CheckpointEntry;
 
 impl LogDirs {
@@ -20,46 +20,70 @@ impl LogDirs {
         self.turn().kept.clear();
     }
 
-    /// Writes the log starts of these logs, and no other line. Waits for the disk.
+    /// Writes the log starts of these logs, and no other line: for each whether it is on the disk. Waits for the disk.
     ///
     /// # Errors
-    /// A directory that does not take them.
-    pub fn keep_starts(&self, entries: &[CheckpointEntry]) -> Result<(), LogDirError> {
+    /// For the logs of a directory that does not take them.
+    pub fn keep_starts(&self, entries: &[CheckpointEntry]) -> Vec<Result<(), NotKept>> {
         let mut turn = self.turn();
         if turn.is_over {
-            // The last checkpoints were collected after it, and say it.
-            return Ok(());
+            // What the last checkpoints say, nobody knows here.
+            return entries.iter().map(|_| Err(NotKept::Stopped)).collect();
         }
-        let lines = self.lines_of(entries).0;
-        let failed = self.places().failed.clone();
+        let (lines, places) = self.lines_of(entries);
+        let failed = places.failed.clone();
+        drop(places);
+        let mut refused: HashMap<Name, NotKept> = HashMap::new();
         for (index, lines) in lines.into_iter().enumerate().filter(|(_, lines)| !lines.is_empty()) {
-            let dir = &self.dirs[index];
-            if failed.contains(&index) {
-                let (path, cause) = (dir.path().to_owned(), io::Error::other("its disk has failed"));
-                return Err(LogError::Io { action: "write to", path, cause }.into());
-            }
-            // One that cannot be read promises nothing.
-            let mut starts = dir.offsets(OffsetCheckpoint::LogStart).unwrap_or_default();
-            let mut is_changed = false;
-            for Line { name, log_start, .. } in lines {
-                let start = starts.entry(name.clone()).or_insert(Offset(0));
-                is_changed |= *start < log_start;
-                *start = log_start.max(*start);
-                let kept = turn.kept.entry(name).or_insert(log_start);
-                *kept = log_start.max(*kept);
-            }
-            if is_changed {
-                let starts = starts.iter().filter(|(_, start)| **start > Offset(0));
-                let lines = starts.map(|((topic, partition), start)| (&**topic, *partition, *start));
-                dir.write_offsets(OffsetCheckpoint::LogStart, lines)?;
+            let written = match failed.contains(&index) {
+                true => Err(NotKept::DirFailed),
+                false => keep_lines(&self.dirs[index], &lines, &mut turn.kept),
+            };
+            if let Err(why) = written {
+                refused.extend(lines.into_iter().map(|line| (line.name, why.clone())));
             }
         }
-        Ok(())
+        let name = |entry: &CheckpointEntry| (entry.topic.to_string(), entry.partition);
+        entries.iter().map(|entry| refused.get(&name(entry)).cloned().map_or(Ok(()), Err)).collect()
     }
+}
+
+/// Why a log start is not on the disk.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NotKept {
+    /// The node stops.
+    #[error("the node stops")]
+    Stopped,
+    /// The disk of its directory has failed.
+    #[error("the disk of its log directory has failed")]
+    DirFailed,
+    /// The directory did not take it.
+    #[error("{0}")]
+    Refused(String),
+}
+
+fn keep_lines(dir: &LogDir, lines: &[Line], kept: &mut HashMap<Name, Offset>) -> Result<(), NotKept> {
+    // A file that cannot be read promises nothing.
+    let mut starts = dir.offsets(OffsetCheckpoint::LogStart).unwrap_or_default();
+    let mut is_changed = false;
+    for Line { name, log_start, .. } in lines {
+        let start = starts.entry(name.clone()).or_insert(Offset(0));
+        is_changed |= *start < *log_start;
+        *start = *log_start.max(start);
+        let kept = kept.entry(name.clone()).or_insert(*log_start);
+        *kept = *log_start.max(kept);
+    }
+    if !is_changed {
+        return Ok(());
+    }
+    let starts = starts.iter().filter(|(_, start)| **start > Offset(0));
+    let lines = starts.map(|((topic, partition), start)| (&**topic, *partition, *start));
+    dir.write_offsets(OffsetCheckpoint::LogStart, lines).map_err(|error| NotKept::Refused(error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Failure;
     use super::*;
     use std::sync::Arc;
     use tarn_log::{Descriptors, LogDir, RealDisk};
@@ -74,7 +98,7 @@ mod tests {
         let (topic, other) = (place(&dirs, "t"), place(&dirs, "other"));
         dirs.begin_checkpoints();
         let collected = [entry("t", topic, 2), entry("other", other, 3)];
-        dirs.keep_starts(&[entry("t", topic, 5)]).expect("there is room");
+        kept(&dirs, &[entry("t", topic, 5)]);
         assert_eq!(starts(&dirs), [("t".to_owned(), 5)]);
         dirs.write_checkpoints(&collected).expect("there is room");
         assert_eq!(starts(&dirs), [("other".to_owned(), 3), ("t".to_owned(), 5)]);
@@ -88,10 +112,10 @@ mod tests {
         let (dirs, _files) = dirs();
         let old = place(&dirs, "t");
         dirs.begin_checkpoints();
-        dirs.keep_starts(&[entry("t", old, 5), entry("gone", old, 5)]).expect("there is room");
+        kept(&dirs, &[entry("t", old, 5), entry("gone", old, 5)]);
         dirs.forget("t", P, old);
         let new = place(&dirs, "t");
-        dirs.keep_starts(&[entry("t", old, 6)]).expect("there is nothing to do");
+        kept(&dirs, &[entry("t", old, 6)]);
         assert_eq!(starts(&dirs), [("t".to_owned(), 5)]);
         dirs.make_way("t", P).expect("there is room");
         dirs.write_checkpoints(&[entry("t", new, 0)]).expect("there is room");
@@ -103,8 +127,29 @@ mod tests {
         let (dirs, _files) = dirs();
         let topic = place(&dirs, "t");
         dirs.write_last_checkpoints(&[entry("t", topic, 3)]).expect("there is room");
-        dirs.keep_starts(&[entry("t", topic, 4)]).expect("it does nothing");
+        assert_eq!(dirs.keep_starts(&[entry("t", topic, 4)]), [Err(NotKept::Stopped)]);
         assert_eq!(starts(&dirs), [("t".to_owned(), 3)]);
+    }
+
+    #[test]
+    fn a_directory_that_refuses_takes_its_own_starts_along_and_no_others() {
+        let files = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
+        let open = |files: &TempDir| {
+            LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new")
+        };
+        let dirs = LogDirs::new(files.iter().map(open).collect(), 3).expect("they can be read");
+        let topics = ["a", "b", "c"].map(|topic| (topic, place(&dirs, topic)));
+        let dir_of = |topic: &str| dirs.place(topic, P, TopicId::ZERO).0.path().to_owned();
+        // In the way of the new file.
+        let name = format!("{}.tmp", OffsetCheckpoint::LogStart.file_name());
+        std::fs::create_dir(dir_of("a").join(name)).expect("it is ours");
+        assert!(matches!(dirs.fail("b", P, std::path::Path::new("elsewhere")), Failure::New { .. }));
+        let kept = dirs.keep_starts(&topics.map(|(topic, id)| entry(topic, id, 5)));
+        assert!(matches!(kept[..], [Err(NotKept::Refused(_)), Err(NotKept::DirFailed), Ok(())]), "{kept:?}");
+    }
+
+    fn kept(dirs: &LogDirs, entries: &[CheckpointEntry]) {
+        assert!(dirs.keep_starts(entries).iter().all(Result::is_ok));
     }
 
     fn dirs() -> (LogDirs, TempDir) {

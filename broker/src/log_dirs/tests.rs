@@ -195,17 +195,38 @@ fn a_directory_of_the_metadata_log_alone_gets_no_partition() {
 
 #[test]
 fn a_partition_in_two_directories_is_refused_with_both() {
+    let id = TopicId::random();
     let files: Vec<_> = (0..2).map(|_| tempfile::tempdir().expect("a directory")).collect();
     let open = |files: &TempDir| {
         let dir = LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new");
         let config = LogConfig::default();
-        Log::create(&dir, "t", P, TopicId::random(), config, Timestamp(0)).expect("it is new");
+        Log::create(&dir, "t", P, id, config, Timestamp(0)).expect("it is new");
         dir
     };
     let refused = LogDirs::new(files.iter().map(open).collect(), 2).expect_err("which of them counts?");
     let LogDirError::Twice { path, other } = refused.1 else { panic!("{}", refused.1) };
     let partitions: Vec<_> = files.iter().map(|files| files.path().join("t-0")).collect();
     assert_eq!([other, path], partitions[..]);
+}
+
+#[test]
+fn of_two_topics_of_one_name_the_one_that_is_deleted_is_put_aside() {
+    for known in [0, 1] {
+        let files: Vec<_> = (0..2).map(|_| tempfile::tempdir().expect("a directory")).collect();
+        let ids = [TopicId::random(), TopicId::random()];
+        let open = |(files, id): (&TempDir, &TopicId)| {
+            let dir =
+                LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new");
+            Log::create(&dir, "t", P, *id, LogConfig::default(), Timestamp(0)).expect("it is new");
+            dir
+        };
+        let dirs = LogDirs::new(files.iter().zip(&ids).map(open).collect(), 2).expect("they tell which");
+        let renamed = dirs.put_strays_aside(|_, id| id == ids[known]).expect("it can be renamed");
+        assert!(renamed.len() == 1 && renamed[0].starts_with(files[1 - known].path()), "{renamed:?}");
+        let (dir, found) = dirs.place("t", P, ids[known]);
+        assert_eq!(dir.path(), files[known].path());
+        assert_eq!(found.map(|found| found.partition.topic_id), Some(ids[known]));
+    }
 }
 
 /// One directory in which these logs are, each with a recovery point of 7.

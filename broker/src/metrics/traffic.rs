@@ -65,7 +65,7 @@ impl Traffic {
         self.add(topic, &seen);
     }
 
-    /// A batch for a topic was refused before anybody tried to append it.
+    /// A batch for a topic that is there was refused before anybody tried to append it.
     pub fn refused(&mut self, topic: TopicId) {
         let seen =
             TopicTraffic { produce_requests: 1, failed_produce_requests: 1, ..TopicTraffic::default() };

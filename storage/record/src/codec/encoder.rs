@@ -18,12 +18,15 @@ enum Codec {
 }
 
 impl Encoder {
-    /// Begins a stream. `level` is the codec's own scale, brought into its range; `None` is its default.
-    /// Snappy and lz4 have no levels.
+    /// Begins a stream of about `expected_bytes`. `level` is the codec's own scale, brought into its range; `None` is
+    /// its default. Snappy and lz4 have no levels.
+    ///
+    /// What zstd looks back over, and the tables for it, are made for a stream of that length: those of its highest
+    /// levels alone are hundreds of MB, for each batch.
     ///
     /// # Panics
     /// Where zstd finds no memory.
-    pub fn new(compression: Compression, level: Option<i32>) -> Encoder {
+    pub fn new(compression: Compression, level: Option<i32>, expected_bytes: usize) -> Encoder {
         Encoder(match compression {
             Compression::None => Codec::None(Vec::new()),
             Compression::Gzip => Codec::Gzip(flate2::write::GzEncoder::new(Vec::new(), gzip_level(level))),
@@ -31,7 +34,9 @@ impl Encoder {
             Compression::Lz4 => Codec::Lz4(Box::new(lz4())),
             Compression::Zstd => {
                 let encoder = zstd::stream::write::Encoder::new(Vec::new(), zstd_level(level));
-                Codec::Zstd(encoder.expect("there is memory for zstd's window"))
+                let mut encoder = encoder.expect("there is memory for zstd's window");
+                encoder.window_log(window_log(expected_bytes)).expect("it is in zstd's range");
+                Codec::Zstd(encoder)
             }
         })
     }
@@ -44,6 +49,17 @@ impl Encoder {
             Codec::Snappy(writer) => writer.write(data),
             Codec::Lz4(encoder) => encoder.write_all(data).expect(TO_MEMORY),
             Codec::Zstd(encoder) => encoder.write_all(data).expect(TO_MEMORY),
+        }
+    }
+
+    /// How much of the stream is there so far; the codec may hold back some more.
+    pub fn written(&self) -> usize {
+        match &self.0 {
+            Codec::None(out) => out.len(),
+            Codec::Gzip(encoder) => encoder.get_ref().len(),
+            Codec::Snappy(writer) => writer.written(),
+            Codec::Lz4(encoder) => encoder.get_ref().len(),
+            Codec::Zstd(encoder) => encoder.get_ref().len(),
         }
     }
 
@@ -77,6 +93,11 @@ fn lz4() -> lz4_flex::frame::FrameEncoder<Vec<u8>> {
     FrameEncoder::with_frame_info(info, Vec::new())
 }
 
+/// The logarithm of the window for a stream of so many bytes, from 1 KiB to 1 MiB.
+fn window_log(bytes: usize) -> u32 {
+    bytes.clamp(1 << 10, 1 << 20).next_power_of_two().trailing_zeros()
+}
+
 fn zstd_level(level: Option<i32>) -> i32 {
     let range = zstd::compression_level_range();
     level.unwrap_or(zstd::DEFAULT_COMPRESSION_LEVEL).clamp(*range.start(), *range.end())
@@ -96,7 +117,7 @@ mod tests {
         ) {
             let whole = pieces.concat();
             for codec in Compression::ALL {
-                let mut encoder = Encoder::new(codec, None);
+                let mut encoder = Encoder::new(codec, None, whole.len());
                 pieces.iter().for_each(|piece| encoder.write(piece));
                 prop_assert_eq!(decompress(codec, &encoder.finish(), whole.len()), Ok(whole.clone()));
             }

@@ -131,6 +131,11 @@ impl Default for SnappyWriter {
 }
 
 impl SnappyWriter {
+    /// How much of the stream is there.
+    pub(super) fn written(&self) -> usize {
+        self.out.len()
+    }
+
     /// Adds `data` to the stream.
     pub(super) fn write(&mut self, mut data: &[u8]) {
         while self.block.len() + data.len() >= BLOCK_BYTES {

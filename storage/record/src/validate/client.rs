@@ -155,6 +155,7 @@ impl ClientBatchValidator {
                 while spent < *left {
                     if let Some(anew) = anew.as_mut().filter(|anew| anew.is_behind()) {
                         spent += anew.step();
+                        check_size(anew.size(), &self.rules)?;
                         continue;
                     }
                     let Some(record) = reader.next() else {

@@ -3,7 +3,7 @@
 //! The records are copied as they stand, so that offsets, timestamps, keys and headers cannot change; of the
 //! header, only codec, length and CRC do.
 
-use crate::batch::{BatchHeader, RecordView, ValidBatch};
+use crate::batch::{BatchHeader, HEADER_BYTES, RecordView, ValidBatch};
 use crate::codec::{Compression, Encoder};
 
 /// Bytes that are compressed at once: some milliseconds with the slowest codec.
@@ -32,12 +32,15 @@ pub(super) struct Recompressor {
 }
 
 impl Recompressor {
-    /// What has to be done to a batch of this header; nothing where it has the codec already.
+    /// What has to be done to a batch of this header; nothing where it has the codec already. A batch that is not
+    /// compressed is as long as it will be, of another it is not known.
     pub(super) fn of(header: &BatchHeader, to: Option<Recompression>) -> Option<Recompressor> {
         let Recompression { compression, level } = to?;
+        let is_plain = header.compression() == Ok(Compression::None);
+        let expected_bytes = if is_plain { header.size() } else { usize::MAX };
         (header.compression() != Ok(compression)).then(|| Recompressor {
             compression,
-            encoder: Encoder::new(compression, level),
+            encoder: Encoder::new(compression, level, expected_bytes),
             record: Vec::new(),
             at: 0,
         })
@@ -63,6 +66,11 @@ impl Recompressor {
         self.encoder.write(piece);
         self.at = end;
         piece.len() * COST
+    }
+
+    /// How long the batch has become so far, at least.
+    pub(super) fn size(&self) -> usize {
+        HEADER_BYTES + self.encoder.written()
     }
 
     /// The batch in its new codec.
@@ -132,6 +140,25 @@ mod tests {
         assert_eq!(refused(small), RecordError::MessageTooLarge);
         let segment = ProduceRules { segment_bytes: 1000, ..to(Compression::None) };
         assert_eq!(refused(segment), RecordError::RecordListTooLarge);
+    }
+
+    #[test]
+    fn what_becomes_too_large_is_refused_before_it_is() {
+        // 64 MB in a batch of some KB.
+        let records: Vec<Vec<u8>> = (0..64).map(|_| vec![7; 1_000_000]).collect();
+        let bomb = batch(Compression::Zstd, &records.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let rules = ProduceRules { decompressed_limit: 100_000_000, ..to(Compression::None) };
+        let mut validator = ClientBatchValidator::new(bomb.bytes().clone(), &rules, NOW);
+        let mut looked_at = 0;
+        let refused = loop {
+            match validator.step(100_000) {
+                Progress::More => looked_at += 100_000,
+                Progress::Done(done) => break done.unwrap_err(),
+            }
+        };
+        assert_eq!(refused.error, RecordError::MessageTooLarge);
+        // To write a byte counts for several.
+        assert!(looked_at < 4 * (1 + COST) * rules.max_batch_bytes, "{looked_at}");
     }
 
     #[test]
