@@ -168,10 +168,10 @@ impl Broker {
         let entries = close_logs(&self.peers);
         let written = self.node.log_dirs().write_last_checkpoints(&entries);
         let metadata_end = end_controller(self.controller);
-        match written {
-            Ok(()) => mark_clean(&self.node, self.broker_epoch, metadata_end),
-            Err(error) => warn!(%error, "checkpoints not written; the next start checks the logs"),
+        if let Err(error) = written {
+            warn!(%error, "checkpoints not written; the next start checks the logs of their directory");
         }
+        mark_clean(&self.node, self.broker_epoch, metadata_end);
         self.end.raise();
         self.cores.into_iter().for_each(CoreHandle::join);
         self.node.flusher().stop();
@@ -247,7 +247,7 @@ fn mark_clean(node: &Node, broker_epoch: i64, metadata_end: Offset) {
     let in_order = node.log_dirs().closed_in_order();
     for dir in node.log_dirs().dirs() {
         if !in_order.iter().any(|one| Arc::ptr_eq(one, dir)) {
-            warn!(dir = %dir.path().display(), "a log in it was never checked, or its disk has failed; the next start checks it");
+            warn!(dir = %dir.path().display(), "not closed in order; the next start checks it");
             continue;
         }
         let holds_metadata = dir.path() == node.config().metadata_log_dir;

@@ -111,6 +111,10 @@ pub fn inbound_bytes(cores: usize) -> usize {
 /// Connections to the admin listener; where another comes, the oldest goes.
 pub const ADMIN_CONNECTIONS: usize = 32;
 
+/// Connections to the admin listener that are taken at a time: fewer than it holds, so that whoever is there is read before
+/// it can be the oldest of too many.
+pub const ADMIN_ACCEPTED_AT_ONCE: usize = 8;
+
 /// The head of a request to it, in bytes.
 pub const ADMIN_HEAD_BYTES: usize = 8 * 1024;
 

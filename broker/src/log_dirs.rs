@@ -54,6 +54,8 @@ struct Places {
     twins: Vec<(Name, Place)>,
     /// The directories whose disk has failed.
     failed: BTreeSet<usize>,
+    /// Those in which something could not be closed, or the last checkpoints not written.
+    unclosed: BTreeSet<usize>,
     /// Directories whose cleaner's file does not say what was noted.
     uncleaned: BTreeSet<usize>,
 }
@@ -297,31 +299,38 @@ impl LogDirs {
     /// A directory that does not take them.
     pub fn write_checkpoints(&self, entries: &[CheckpointEntry]) -> Result<(), LogDirError> {
         let turn = self.turn();
-        if turn.is_over { Ok(()) } else { self.write(entries, &turn.kept) }
+        if turn.is_over {
+            return Ok(());
+        }
+        self.write(entries, &turn.kept).into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// Writes the checkpoint files for the last time: what others collected before comes too late.
+    /// Writes the checkpoint files for the last time: what others collected before comes too late. A directory that does
+    /// not take them is not closed in order.
     ///
     /// # Errors
-    /// A directory that does not take them.
+    /// The first of those.
     pub fn write_last_checkpoints(&self, entries: &[CheckpointEntry]) -> Result<(), LogDirError> {
         let mut turn = self.turn();
         turn.is_over = true;
-        self.write(entries, &HashMap::new())
+        let refused = self.write(entries, &HashMap::new());
+        self.places().unclosed.extend(refused.iter().map(|(dir, _)| *dir));
+        refused.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    fn write(&self, entries: &[CheckpointEntry], kept: &HashMap<Name, Offset>) -> Result<(), LogDirError> {
+    /// Writes the files of every directory; those that did not take theirs.
+    fn write(&self, entries: &[CheckpointEntry], kept: &HashMap<Name, Offset>) -> Vec<(usize, LogDirError)> {
         let (mut lines, gone) = self.lines(entries);
         for line in lines.iter_mut().flatten() {
             line.log_start = line.log_start.max(kept.get(&line.name).copied().unwrap_or(Offset(0)));
         }
         let failed = self.places().failed.clone();
-        let mut refused = Ok(());
+        let mut refused = Vec::new();
         for (index, lines) in lines.iter().enumerate().filter(|(index, _)| !failed.contains(index)) {
             match self.write_of(index, lines) {
                 Ok(()) => self.places().gone.retain(|one| one.0 != index || !gone.contains(one)),
                 // The others take theirs all the same.
-                Err(error) => refused = refused.and(Err(error)),
+                Err(error) => refused.push((index, error)),
             }
         }
         refused
@@ -335,7 +344,7 @@ impl LogDirs {
         let offsets =
             |of: fn(&Line) -> Offset| lines.iter().map(move |line| (&*line.name.0, line.name.1, of(line)));
         let written = dir.write_offsets(OffsetCheckpoint::RecoveryPoint, offsets(|line| line.recovery_point));
-        self.recovery_points_written(index, lines, written)?;
+        self.points_written(index, lines, written)?;
         dir.write_offsets(OffsetCheckpoint::Replication, offsets(|line| line.high_watermark))?;
         let starts = offsets(|line| line.log_start).filter(|(_, _, start)| *start > Offset(0));
         dir.write_offsets(OffsetCheckpoint::LogStart, starts)
@@ -343,17 +352,27 @@ impl LogDirs {
 
     /// What the files of each directory are to say, and which logs that are gone they do not name then.
     fn lines(&self, entries: &[CheckpointEntry]) -> (Vec<Vec<Line>>, BTreeSet<(usize, Name)>) {
-        let (mut lines, places) = self.lines_of(entries);
+        let collected: HashMap<(&str, PartitionIndex), &CheckpointEntry> =
+            entries.iter().map(|entry| ((&*entry.topic, entry.partition), entry)).collect();
+        let places = self.places();
+        let mut lines = vec![Vec::new(); self.dirs.len()];
         for (name, place) in &places.by_name {
-            if let Some(found) = &place.found {
-                lines[place.dir].push(Line {
-                    name: name.clone(),
-                    topic_id: place.topic_id,
-                    recovery_point: found.opening.recovery_point,
-                    high_watermark: found.high_watermark,
-                    log_start: found.opening.log_start,
-                });
-            }
+            // What was collected before the partition went, or came again, is of another log.
+            let entry = collected.get(&(&*name.0, name.1)).filter(|entry| entry.topic_id == place.topic_id);
+            let (recovery_point, high_watermark, log_start) = match (&place.found, entry) {
+                (Some(found), _) => {
+                    (found.opening.recovery_point, found.high_watermark, found.opening.log_start)
+                }
+                (None, Some(entry)) => (entry.recovery_point, entry.high_watermark, entry.log_start),
+                // It was opened while the others were collected: what is said of it stays said.
+                (None, None) if place.on_disk.is_said() => {
+                    let said = place.on_disk;
+                    (said.recovery_point, said.high_watermark, said.log_start)
+                }
+                (None, None) => continue,
+            };
+            let (name, topic_id) = (name.clone(), place.topic_id);
+            lines[place.dir].push(Line { name, topic_id, recovery_point, high_watermark, log_start });
         }
         (lines, places.gone.clone())
     }
@@ -386,7 +405,7 @@ impl LogDirs {
     pub fn closed_in_order(&self) -> Vec<Arc<LogDir>> {
         let places = self.places();
         let is_unchecked = |place: &&Place| place.found.as_ref().is_some_and(|found| !found.opening.clean);
-        let mut unchecked = places.failed.clone();
+        let mut unchecked: BTreeSet<usize> = &places.failed | &places.unclosed;
         unchecked.extend(places.by_name.values().filter(is_unchecked).map(|place| place.dir));
         let dirs = self.dirs.iter().enumerate();
         dirs.filter(|(index, _)| !unchecked.contains(index)).map(|(_, dir)| dir.clone()).collect()
@@ -476,8 +495,12 @@ fn found_in(index: usize, dir: &LogDir) -> Result<Vec<(Name, Place)>, LogDirErro
         };
         let high_watermark = offset(&high_watermarks);
         let first_dirty = first_dirty.get(&name).copied();
-        let on_disk =
-            OnDisk { recovery_point: opening.recovery_point, is_known_as_compacted: first_dirty.is_some() };
+        let on_disk = OnDisk {
+            recovery_point: opening.recovery_point,
+            high_watermark,
+            log_start: opening.log_start,
+            is_known_as_compacted: first_dirty.is_some(),
+        };
         let topic_id = found.topic_id;
         let found = Some(Found { partition: found, opening, high_watermark });
         (name, Place { dir: index, topic_id, found, first_dirty, on_disk })

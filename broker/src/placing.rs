@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tarn_image::{MetadataDelta, MetadataImage, TopicImage};
 use tarn_log::log_dir::LogDirError;
-use tarn_log::{Log, LogConfig, LogDir, LogError, Opening, RecoveryReport};
+use tarn_log::{FlushPolicy, Log, LogConfig, LogDir, LogError, Opening, RecoveryReport};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::{BlockingError, blocking, blocking_long, sleep, timeout, wall_clock_ms};
 use tarn_wire::ErrorCode;
@@ -305,8 +305,8 @@ async fn resign(core: &Rc<Core>, replicas: Vec<Replica>) {
     for replica in &replicas {
         log_dirs.closed(&CheckpointEntry::of(replica), Closing::Begun);
     }
-    for entry in close_logs(core, replicas).await {
-        log_dirs.closed(&entry, Closing::InOrder);
+    for (entry, closing) in close_logs(core, replicas).await {
+        log_dirs.closed(&entry, closing);
     }
 }
 
@@ -318,23 +318,33 @@ struct ToOpen {
     dir: Arc<LogDir>,
     found: Option<Found>,
     config: Arc<LogConfig>,
+    /// Nothing of it counts before it is on the disk.
+    flushes_first: bool,
 }
 
 fn log_to_open(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) -> ToOpen {
     let (dir, found) = core.node().log_dirs().place(&topic.name, partition.partition, topic.id);
     let config = core.rules(topic).log.clone();
-    ToOpen { topic: topic.name.clone(), topic_id: topic.id, partition, dir, found, config }
+    let binding = core.view().binding(&topic.name).map(Binding::new);
+    let is_mirrored = binding.is_some_and(|binding| binding.rules_the_log());
+    let flushes_first = config.flush != FlushPolicy::None && !is_mirrored;
+    ToOpen { topic: topic.name.clone(), topic_id: topic.id, partition, dir, found, config, flushes_first }
 }
 
 /// Opens a log, or makes one where there is none; with its high watermark. May take as long as reading all of it.
 fn open_log(to_open: ToOpen) -> Result<(Log, Offset), NotOpened> {
-    let ToOpen { topic, topic_id, partition, dir, found, config } = to_open;
+    let ToOpen { topic, topic_id, partition, dir, found, config, flushes_first } = to_open;
     let (index, now) = (partition.partition, Timestamp(wall_clock_ms()));
     let Some(found) = found else {
         return Ok((Log::create(&dir, &topic, index, topic_id, config, now)?, Offset(0)));
     };
-    let (log, report) = Log::open(&dir, &topic, index, config, found.opening, now)?;
+    let (mut log, report) = Log::open(&dir, &topic, index, config, found.opening, now)?;
     tell_recovery(&topic, partition, &found.opening, &report);
+    if !found.opening.clean && flushes_first {
+        // What is not on the disk is not committed, and a log that serves already must not end earlier than it did.
+        let job = log.flush_job();
+        job.map_or(Ok(()), |job| log.flushed(job.run()?))?;
+    }
     Ok((log, found.high_watermark))
 }
 

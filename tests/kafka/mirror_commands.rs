@@ -206,11 +206,14 @@ fn mirror_and_restore(source: &mut Tarn, tarn: &Tarn) {
         |topic| topic == "orders" || topic == "calm",
         COPIED,
     );
+    // The mirror looks at the restored source when all is in it, not between its start and its writes.
+    tarn.mirror("pause", &["--mirror", "m", "--topics", "orders,calm"]).ok();
     source.stop();
     fs::remove_dir_all(source.data()).expect("it is ours");
     copy_directory(&backup, &source.data());
     source.start_again();
     write_lines(&source.bootstrap(), "orders", 0, &lines("other", 60));
+    tarn.mirror("resume", &["--mirror", "m", "--topics", "orders,calm"]).ok();
 }
 
 fn exports_of(tarn: &Tarn) -> PathBuf {

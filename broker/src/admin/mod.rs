@@ -142,9 +142,10 @@ impl Desk {
         }
     }
 
-    /// Takes what waits to be accepted. Where there are too many, the oldest goes: it is the one that is silent.
+    /// Takes some of what waits to be accepted. Where there are too many, the oldest goes: it is the one that is silent,
+    /// for whoever was accepted before was also read.
     fn accept(&mut self) {
-        loop {
+        for _ in 0..limits::ADMIN_ACCEPTED_AT_ONCE {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     if stream.set_nonblocking(true).is_err() {

@@ -17,8 +17,19 @@ use super::{Line, LogDirs, Name};
 pub struct OnDisk {
     /// Its recovery point, 0 where there is none.
     pub recovery_point: Offset,
+    /// Its high watermark likewise.
+    pub high_watermark: Offset,
+    /// Its log start likewise.
+    pub log_start: Offset,
     /// True where there is a line of it in the cleaner's file.
     pub is_known_as_compacted: bool,
+}
+
+impl OnDisk {
+    /// True where the files that speak of every log have something of it.
+    pub(super) fn is_said(&self) -> bool {
+        [self.recovery_point, self.high_watermark, self.log_start].iter().any(|said| *said > Offset(0))
+    }
 }
 
 impl LogDirs {
@@ -103,9 +114,9 @@ impl LogDirs {
         Ok(())
     }
 
-    /// Notes which recovery points the file has. Where it was not written it may be the old or the new one, so that
-    /// only what both say counts.
-    pub(super) fn recovery_points_written(
+    /// Notes what the files have of each log. Where the recovery points were not written, their file may be the old or the
+    /// new one, so that only what both say counts.
+    pub(super) fn points_written(
         &self,
         index: usize,
         lines: &[Line],
@@ -118,6 +129,10 @@ impl LogDirs {
             let point = line.map_or(Offset(0), |line| line.recovery_point);
             let before = place.on_disk.recovery_point;
             place.on_disk.recovery_point = if written.is_ok() { point } else { point.min(before) };
+            if let Some(line) = line {
+                place.on_disk.high_watermark = line.high_watermark;
+                place.on_disk.log_start = line.log_start;
+            }
         }
         written
     }

@@ -49,6 +49,12 @@ impl LogDirs {
         places.by_name.get(&name).is_some_and(|place| places.failed.contains(&place.dir))
     }
 
+    /// Something in this directory could not be closed: it does not count as closed in order.
+    pub fn not_closed(&self, path: &Path) {
+        let dir = self.dirs.iter().position(|dir| dir.path() == path);
+        self.places().unclosed.extend(dir);
+    }
+
     /// The directories that have failed.
     pub fn failed(&self) -> Vec<PathBuf> {
         self.places().failed.iter().map(|dir| self.dirs[*dir].path().to_owned()).collect()

@@ -39,12 +39,26 @@ impl LogDirs {
                 true => Err(NotKept::DirFailed),
                 false => keep_lines(&self.dirs[index], &lines, &mut turn.kept),
             };
-            if let Err(why) = written {
-                refused.extend(lines.into_iter().map(|line| (line.name, why.clone())));
+            match written {
+                Ok(()) => self.starts_written(&lines),
+                Err(why) => refused.extend(lines.into_iter().map(|line| (line.name, why.clone()))),
             }
         }
         let name = |entry: &CheckpointEntry| (entry.topic.to_string(), entry.partition);
         entries.iter().map(|entry| refused.get(&name(entry)).cloned().map_or(Ok(()), Err)).collect()
+    }
+}
+
+impl LogDirs {
+    /// Notes what the file has of these logs.
+    fn starts_written(&self, lines: &[Line]) {
+        let mut places = self.places();
+        for line in lines {
+            let place = places.by_name.get_mut(&line.name).filter(|place| place.topic_id == line.topic_id);
+            if let Some(place) = place {
+                place.on_disk.log_start = place.on_disk.log_start.max(line.log_start);
+            }
+        }
     }
 }
 
@@ -104,7 +118,8 @@ mod tests {
         assert_eq!(starts(&dirs), [("other".to_owned(), 3), ("t".to_owned(), 5)]);
         dirs.begin_checkpoints();
         dirs.write_checkpoints(&[entry("t", topic, 4)]).expect("there is room");
-        assert_eq!(starts(&dirs), [("t".to_owned(), 4)], "it was collected later: the log was cut");
+        let cut = [("other".to_owned(), 3), ("t".to_owned(), 4)];
+        assert_eq!(starts(&dirs), cut, "it was collected later: the log was cut");
     }
 
     #[test]

@@ -31,7 +31,27 @@ fn a_log_that_is_made_again_does_not_inherit_a_recovery_point() {
     dirs.write_checkpoints(&collected).expect("there is room");
     assert_eq!(points(&dirs), [("other".to_owned(), 3)], "what was collected is of the old log");
     dirs.write_checkpoints(&[entry("t", new, 1)]).expect("there is room");
-    assert_eq!(points(&dirs), [("t".to_owned(), 1)]);
+    assert_eq!(points(&dirs), [("other".to_owned(), 3), ("t".to_owned(), 1)]);
+}
+
+#[test]
+fn a_log_that_is_opened_while_the_others_are_collected_keeps_its_lines() {
+    let (dirs, files) = dirs(&[]);
+    let topic = place(&dirs, "t");
+    let left = CheckpointEntry { high_watermark: Offset(8), log_start: Offset(4), ..entry("t", topic, 6) };
+    dirs.write_checkpoints(std::slice::from_ref(&left)).expect("there is room");
+    drop(dirs);
+    std::fs::create_dir(files.path().join("t-0")).expect("there is room");
+    let dirs = again(&files);
+    let (_, found) = dirs.place("t", P, TopicId::ZERO);
+    let found = found.expect("it is there and not open");
+    assert_eq!((found.high_watermark, found.opening.log_start), (Offset(8), Offset(4)));
+    dirs.opened("t", P, TopicId::ZERO);
+    dirs.write_checkpoints(&[]).expect("there is room");
+    let said = |file| dirs.dirs()[0].offsets(file).expect("it can be read")[&("t".to_owned(), P)];
+    assert_eq!(said(OffsetCheckpoint::RecoveryPoint), Offset(6));
+    assert_eq!(said(OffsetCheckpoint::Replication), Offset(8));
+    assert_eq!(said(OffsetCheckpoint::LogStart), Offset(4), "what was deleted does not come back");
 }
 
 #[test]
@@ -156,7 +176,7 @@ fn a_recovery_point_counts_once_the_file_has_it_and_as_long_as_it_does() {
     assert_eq!(point(), 4, "or more");
     std::fs::remove_dir(files.path().join("recovery-point-offset-checkpoint.tmp")).expect("it is there");
     dirs.write_checkpoints(&[]).expect("there is room");
-    assert_eq!(point(), 0, "it does not speak of the log");
+    assert_eq!((point(), points(&dirs)), (4, vec![("t".to_owned(), 4)]), "of a log that nothing was said of");
 }
 
 fn again(files: &TempDir) -> LogDirs {
