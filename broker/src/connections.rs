@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tarn_image::config::server::{Listener, ServerConfig};
-use tarn_transport::{ConnectionLimits, InboundBudget, ListenerSpec};
+use tarn_transport::{ConnectionLimits, ListenerSpec, MemoryBudget};
 
 use crate::limits;
 
@@ -36,9 +36,9 @@ pub(crate) fn listener_spec(config: &ServerConfig, listener: &Listener) -> io::R
 }
 
 /// The memory for the inbound frames of a node of so many cores.
-pub(crate) fn inbound_budget(config: &ServerConfig, cores: usize) -> Arc<InboundBudget> {
+pub(crate) fn inbound_budget(config: &ServerConfig, cores: usize) -> Arc<MemoryBudget> {
     let configured = config.network.queued_max_request_bytes;
-    InboundBudget::new(configured.unwrap_or_else(|| limits::inbound_bytes(cores)))
+    MemoryBudget::new(configured.unwrap_or_else(|| limits::inbound_bytes(cores)))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod closing;
 mod connections;
 pub mod coordinators;
 pub mod core;
+mod decompression;
 pub mod delete_records;
 pub mod dir_sizes;
 pub mod dispatch;

@@ -61,6 +61,10 @@ pub const VALIDATION_SLICE_BYTES: usize = 256 * 1024;
 /// Bytes that a compressed batch may decompress to.
 pub const DECOMPRESSED_BATCH_BYTES: usize = 256 * 1024 * 1024;
 
+/// Memory that checks of compressed batches hold at a time on the whole node. One record that is larger than usual is
+/// decompressed beside them.
+pub const DECOMPRESSION_BYTES: usize = 256 * 1024 * 1024;
+
 /// How long after its start a node looks for old segments first, where `log.retention.check.interval.ms` is longer.
 pub const FIRST_RETENTION_CHECK: Duration = Duration::from_secs(30);
 

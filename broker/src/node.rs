@@ -17,6 +17,7 @@ use tarn_runtime::CoreId;
 use tracing::error;
 
 use crate::cleaning;
+use crate::decompression::Decompression;
 use crate::flushing::BackgroundFlusher;
 use crate::log_dirs::LogDirs;
 use crate::loggers::Loggers;
@@ -41,6 +42,7 @@ pub struct Node {
     cleaner: Arc<cleaning::Shared>,
     exports: Arc<ExportDir>,
     shown: Shown,
+    decompression: Decompression,
     mirrors: OnceLock<ManagerHandle>,
 }
 
@@ -61,7 +63,19 @@ impl Node {
         let cleaner = CleanerConfig::resolve(&BrokerView::new(&configs, &broker, &config.properties));
         let cleaner = Arc::new(cleaning::Shared::new(cleaner));
         let mirrors = OnceLock::new();
-        Node { config, cluster_id, log_dirs, controller, flusher, cleaner, exports, shown, mirrors }
+        let decompression = Decompression::default();
+        Node {
+            config,
+            cluster_id,
+            log_dirs,
+            controller,
+            flusher,
+            cleaner,
+            exports,
+            shown,
+            decompression,
+            mirrors,
+        }
     }
 
     /// Its configuration.
@@ -97,6 +111,11 @@ impl Node {
     /// What its cores and its cleaner's threads share.
     pub fn cleaner(&self) -> &Arc<cleaning::Shared> {
         &self.cleaner
+    }
+
+    /// Whose turn it is to decompress what clients sent.
+    pub fn decompression(&self) -> &Decompression {
+        &self.decompression
     }
 
     /// Where it keeps what it cuts off logs for a mirror.

@@ -2,8 +2,11 @@
 //! notices.
 
 use std::fs;
+use std::thread;
 use std::time::Duration;
-use tarn_tests::raw::RawClient;
+
+use tarn_record::{BatchBuilder, Compression, Offset, Record};
+use tarn_tests::raw::{RawClient, produce_request};
 use tarn_tests::tarn::{Tarn, TarnOptions};
 use tarn_wire::Cursor;
 use tarn_wire::message::Message;
@@ -167,6 +170,31 @@ fn counts_and_lengths_beyond_the_frame_allocate_nothing() {
 }
 
 #[test]
+fn batches_that_become_large_are_looked_into_one_after_the_other() {
+    const RECORD_BYTES: usize = 48 << 20;
+    let mut served = Served::start();
+    served.tarn.create_topic("t", 1);
+    let mut batch = BatchBuilder::new(Offset(0), Compression::Gzip);
+    batch.add(&Record { value: Some(&vec![0; RECORD_BYTES]), ..Record::default() });
+    let batch = batch.build();
+    assert!(batch.len() < RECORD_BYTES / 500, "{}", batch.len());
+    let request = produce_request("t", batch);
+    let clients: Vec<_> = (0..8).map(|_| served.connect()).collect();
+    let threads = clients.into_iter().map(|mut client| {
+        let request = request.clone();
+        thread::spawn(move || client.call(11, &request))
+    });
+    for thread in threads.collect::<Vec<_>>() {
+        let answered = thread.join().expect("it is answered");
+        assert_eq!(answered.responses[0].partition_responses[0].error_code, 0);
+    }
+    // It grows while it is decompressed: twice its size, not sixteen times.
+    let most = status_bytes(&served.tarn, "VmHWM:");
+    assert!(most < 4 * RECORD_BYTES as u64, "{most} bytes");
+    served.serves_others("batches that become large");
+}
+
+#[test]
 fn random_bodies_of_every_api_are_survived() {
     let mut served = Served::start();
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(42);
@@ -188,8 +216,13 @@ fn random_bodies_of_every_api_are_survived() {
 }
 
 fn resident_bytes(tarn: &Tarn) -> u64 {
+    status_bytes(tarn, "VmRSS:")
+}
+
+/// What the kernel says of its memory.
+fn status_bytes(tarn: &Tarn, what: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", tarn.id())).expect("tarn runs");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("the kernel says it");
+    let line = status.lines().find(|line| line.starts_with(what)).expect("the kernel says it");
     let kib: u64 = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("it is a number");
     kib * 1024
 }

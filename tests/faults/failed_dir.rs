@@ -20,23 +20,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_failed_directory_takes_its_own_replicas_along_and_no_others() {
-    let files = TempDir::with_prefix("tarn-dirs-").expect("the temporary directory is writable");
-    let [kept, failing] = ["kept", "failing"].map(|name| files.path().join(name));
-    let trigger = files.path().join("now");
-    let mut tarn = Tarn::formatted(&TarnOptions {
-        properties: vec![
-            ("log.dirs".into(), format!("{},{}", kept.display(), failing.display())),
-            ("metadata.log.dir".into(), kept.display().to_string()),
-        ],
-        ..TarnOptions::default()
-    });
-    let environment = [
-        ("LD_PRELOAD", preloaded(files.path()).display().to_string()),
-        ("FAIL_UNDER", failing.display().to_string()),
-        ("FAIL_WHEN", trigger.display().to_string()),
-    ];
-    let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    tarn.start_again_with(&environment);
+    let TwoDirs { mut tarn, kept, failing, trigger, files: _files } = two_dirs();
     ["t", "made.again"].iter().for_each(|topic| tarn.create_topic(topic, PARTITIONS));
     let before = lines("before", RECORDS);
     (0..PARTITIONS).for_each(|partition| write_lines(&tarn.bootstrap(), "t", partition, &before));
@@ -85,6 +69,61 @@ fn a_failed_directory_takes_its_own_replicas_along_and_no_others() {
         let acknowledged = i64::try_from(RECORDS).expect("it is small") + i64::from(is_kept);
         assert!(end >= acknowledged && (end == acknowledged || !is_kept), "{partition:?} ends at {end}");
     }
+}
+
+#[test]
+fn a_directory_that_fails_while_the_node_stops_keeps_no_other_from_being_closed_in_order() {
+    let TwoDirs { mut tarn, kept, failing, trigger, files: _files } = two_dirs();
+    // What is not flushed yet is what a stop has to write.
+    tarn.create_topic("t", PARTITIONS);
+    let policy = ["--alter", "--topic", "t", "--add-config", "flush.policy=none"];
+    tool("ConfigCommand", &[&["--bootstrap-server", &tarn.bootstrap()][..], &policy].concat()).ok();
+    let before = lines("before", RECORDS);
+    (0..PARTITIONS).for_each(|partition| write_lines(&tarn.bootstrap(), "t", partition, &before));
+    assert!(!partitions_in(&kept).is_empty() && !partitions_in(&failing).is_empty());
+    File::create(&trigger).expect("it is ours");
+    tarn.stop();
+    let is_marked = |dir: &Path| dir.join(".kafka_cleanshutdown").exists();
+    assert!(is_marked(&kept) && !is_marked(&failing), "{}", tarn.output());
+    assert!(tarn.output().contains("logs not closed in order"), "{}", tarn.output());
+
+    fs::remove_file(&trigger).expect("it is ours");
+    tarn.start_again();
+    let mut cluster = Cluster::connect(&tarn.bootstrap());
+    let topic = cluster.topic("t");
+    for partition in &topic.partitions {
+        assert_eq!(cluster.offsets(&topic, partition).high_watermark, RECORDS as i64, "{partition:?}");
+    }
+}
+
+/// A node with a log directory whose syncs fail while a file is there.
+struct TwoDirs {
+    tarn: Tarn,
+    kept: PathBuf,
+    failing: PathBuf,
+    trigger: PathBuf,
+    files: TempDir,
+}
+
+fn two_dirs() -> TwoDirs {
+    let files = TempDir::with_prefix("tarn-dirs-").expect("the temporary directory is writable");
+    let [kept, failing] = ["kept", "failing"].map(|name| files.path().join(name));
+    let trigger = files.path().join("now");
+    let mut tarn = Tarn::formatted(&TarnOptions {
+        properties: vec![
+            ("log.dirs".into(), format!("{},{}", kept.display(), failing.display())),
+            ("metadata.log.dir".into(), kept.display().to_string()),
+        ],
+        ..TarnOptions::default()
+    });
+    let environment = [
+        ("LD_PRELOAD", preloaded(files.path()).display().to_string()),
+        ("FAIL_UNDER", failing.display().to_string()),
+        ("FAIL_WHEN", trigger.display().to_string()),
+    ];
+    let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    tarn.start_again_with(&environment);
+    TwoDirs { tarn, kept, failing, trigger, files }
 }
 
 /// Writes a record, with so much patience.

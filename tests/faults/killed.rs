@@ -6,6 +6,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use tarn_tests::lines::{lines, write_lines};
 use tarn_tests::process::Process;
 use tarn_tests::tarn::{Tarn, TarnOptions};
 use tarn_tests::tools::{kcat, python_program};
@@ -25,6 +26,19 @@ fn nothing_acknowledged_is_lost_or_doubled_by_a_few_kills() {
 #[ignore = "takes minutes"]
 fn nothing_acknowledged_is_lost_or_doubled_by_two_hundred_kills() {
     kill_again_and_again(200);
+}
+
+#[test]
+fn a_log_that_was_killed_ends_where_it_ended_as_soon_as_it_serves() {
+    let mut tarn = Tarn::start(&TarnOptions::default());
+    tarn.create_topic("t", 1);
+    write_lines(&tarn.bootstrap(), "t", 0, &lines("acknowledged", 50));
+    for _ in 0..3 {
+        tarn.kill();
+        tarn.start_again();
+        // Nobody writes, so that nothing else flushes what was recovered.
+        assert_eq!(tarn.high_watermark("t"), 50);
+    }
 }
 
 fn kill_again_and_again(kills: usize) {

@@ -5,12 +5,10 @@ use std::time::Duration;
 use tarn_record::{BatchBuilder, Compression, Offset, Record, Timestamp};
 use tarn_tests::compare::{assert_identical, await_mirrored};
 use tarn_tests::kafka::{KafkaNode, NodeOptions};
-use tarn_tests::raw::RawClient;
+use tarn_tests::raw::{RawClient, produce_request};
 use tarn_tests::tarn::{Tarn, TarnOptions};
 use tarn_tests::tools::tool;
 use tarn_tests::waiting::until_some;
-use tarn_wire::messages::ProduceRequest;
-use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 
 const COPIED: Duration = Duration::from_secs(90);
 /// The largest batch that is taken: `tarn.mirror.batch.max.bytes`.
@@ -65,10 +63,7 @@ fn produce(client: &mut RawClient, topic: &str, bytes: usize) {
     };
     let records = batch(bytes - (batch(bytes).len() - bytes));
     assert_eq!(records.len(), bytes);
-    let data = PartitionProduceData { index: 0, records: Some(records.into()), ..Default::default() };
-    let topic = TopicProduceData { name: topic.into(), partition_data: vec![data], ..Default::default() };
-    let request =
-        ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data: vec![topic], ..Default::default() };
+    let request = produce_request(topic, records);
     let answer = client.call(PRODUCE_VERSION, &request);
     let partition = &answer.responses[0].partition_responses[0];
     assert_eq!(partition.error_code, 0, "{partition:?}");

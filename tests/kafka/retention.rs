@@ -7,15 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tarn_record::{BatchBuilder, Compression, Offset, Record, Timestamp};
 use tarn_tests::cluster::Cluster;
 use tarn_tests::kafka::{KafkaNode, NodeOptions, copy_directory};
-use tarn_tests::raw::RawClient;
+use tarn_tests::raw::{RawClient, produce_request};
 use tarn_tests::tarn::{Tarn, TarnOptions};
 use tarn_tests::tools::tool;
 use tarn_tests::waiting::until_some;
-use tarn_wire::Records;
 use tarn_wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use tarn_wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
-use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use tarn_wire::messages::{CreateTopicsRequest, IncrementalAlterConfigsRequest, ProduceRequest};
+use tarn_wire::messages::{CreateTopicsRequest, IncrementalAlterConfigsRequest};
 
 use crate::side_by_side::SideBySide;
 
@@ -143,10 +141,7 @@ fn produce(client: &mut RawClient, topic: &str, number: i64, age: Duration) {
     let mut batch = BatchBuilder::new(Offset(0), Compression::None).timestamp(timestamp);
     let (key, value) = (number.to_string(), vec![7; 300_000]);
     batch.add(&Record { key: Some(key.as_bytes()), value: Some(&value), timestamp, ..Record::default() });
-    let data = PartitionProduceData { index: 0, records: Some(Records::from(batch.build())) };
-    let topic = TopicProduceData { name: topic.into(), partition_data: vec![data], ..Default::default() };
-    let request =
-        ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data: vec![topic], ..Default::default() };
+    let request = produce_request(topic, batch.build());
     until_some("a record to be written", LIMIT, || {
         let answer = client.call(9, &request);
         match answer.responses[0].partition_responses[0].error_code {

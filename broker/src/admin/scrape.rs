@@ -9,7 +9,7 @@ use tarn_metrics::{Durations, Recent};
 use tarn_mirror::metrics::{Each, MeasuredMirror};
 use tarn_record::TopicIdPartition;
 use tarn_runtime::channel::Sender;
-use tarn_transport::InboundBudget;
+use tarn_transport::MemoryBudget;
 use tarn_wire::ApiKey;
 use thiserror::Error;
 
@@ -26,7 +26,7 @@ pub(crate) struct Watched {
     /// Their mailboxes.
     pub(crate) peers: Vec<Sender<Envelope>>,
     /// Their memory for inbound frames.
-    pub(crate) inbound: Arc<InboundBudget>,
+    pub(crate) inbound: Arc<MemoryBudget>,
     /// Their budget of open segments.
     pub(crate) descriptors: Arc<Descriptors>,
 }

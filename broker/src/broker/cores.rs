@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tarn_mirror::manager::{CoreTask, Manager};
 use tarn_runtime::channel::{Flag, Receiver, Sender, mailbox};
 use tarn_runtime::{CoreHandle, CoreId, CoreSpec, Queue, spawn, spawn_core};
-use tarn_transport::{Accepted, Acceptor, ConnectionLimits, InboundBudget, Server};
+use tarn_transport::{Accepted, Acceptor, ConnectionLimits, MemoryBudget, Server};
 
 use super::checkpoints::write_checkpoints;
 use super::error::StartError;
@@ -24,7 +24,7 @@ use crate::removing::remove_leftovers;
 #[derive(Clone)]
 pub(super) struct Plan {
     pub(super) node: Arc<Node>,
-    pub(super) budget: Arc<InboundBudget>,
+    pub(super) budget: Arc<MemoryBudget>,
     pub(super) limits: ConnectionLimits,
     pub(super) stop: Flag,
     pub(super) end: Flag,

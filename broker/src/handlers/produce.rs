@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use tarn_image::TopicImage;
 use tarn_record::validate::{ClientBatch, ClientBatchValidator, InvalidBatch, ProduceRules, Progress};
-use tarn_record::{BatchHeader, PartitionIndex, Timestamp, TopicIdPartition};
+use tarn_record::{BatchHeader, Compression, PartitionIndex, Timestamp, TopicIdPartition};
 use tarn_runtime::{wall_clock_ms, yield_if_needed};
 use tarn_transport::{Answer, Outcome};
 use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -173,14 +173,25 @@ async fn check(
     }
     let rules = core.rules(topic);
     let rules = produce_rules(&rules, header.api_version);
+    let turns = core.node().decompression();
+    let mut turn = turns.begin(compression_of(&records)).await;
     let mut validator = ClientBatchValidator::new(records, &rules, Timestamp(wall_clock_ms()));
     loop {
         match validator.step(limits::VALIDATION_SLICE_BYTES) {
             Progress::More => yield_if_needed().await,
+            Progress::NeedsRoom => {
+                turns.enlarge(&mut turn).await;
+                validator.give_room();
+            }
             Progress::Done(Ok(batch)) => return Ok(batch),
             Progress::Done(Err(invalid)) => return Err(invalid_outcome(partition, invalid)),
         }
     }
+}
+
+/// How the batch says that it is compressed; where it says nothing sensible it is refused before that matters.
+fn compression_of(records: &[u8]) -> Compression {
+    BatchHeader::parse(records).ok().and_then(|header| header.compression().ok()).unwrap_or_default()
 }
 
 fn produce_rules(rules: &TopicRules, api_version: i16) -> ProduceRules {

@@ -11,8 +11,8 @@ use tarn_record::{BatchBuilder, Compression, Epoch, Offset, Record, TopicId};
 use tarn_runtime::channel::{Flag, mailbox};
 use tarn_runtime::{CoreHandle, CoreSpec, Queue, now, sleep, spawn, spawn_core};
 use tarn_transport::{
-    Acceptor, Answer, ApiRange, ApiRanges, ApiVersionsData, ConnectionLimits, InboundBudget, InboundRequest,
-    ListenerName, ListenerSpec, Outcome, Server, Service, TransportMetrics,
+    Acceptor, Answer, ApiRange, ApiRanges, ApiVersionsData, ConnectionLimits, InboundRequest, ListenerName,
+    ListenerSpec, MemoryBudget, Outcome, Server, Service, TransportMetrics,
 };
 use tarn_wire::messages::*;
 use tarn_wire::{ApiKey, ErrorCode, Message, Request, encode_response};
@@ -201,7 +201,7 @@ impl Source {
         let core = spawn_core(CoreSpec { cpu: None, name: "source".into() }, move || async move {
             let (sender, receiver) = mailbox(64);
             let metrics = Arc::new(TransportMetrics::default());
-            let server = Server::new(Rc::new(source), limits, InboundBudget::unlimited(), metrics);
+            let server = Server::new(Rc::new(source), limits, MemoryBudget::unlimited(), metrics);
             let accepting = spawn(Queue::Network, acceptor.run(vec![sender], on_core.clone()));
             server.run(receiver, on_core).await;
             accepting.cancel().await;

@@ -1,4 +1,4 @@
-//! The memory that all inbound frames of a node may hold together, from the first byte read until the
+//! The memory that many may hold together: all inbound frames of a node, say, from the first byte read until the
 //! request has been handled (`queued.max.request.bytes`).
 //!
 //! While it is exhausted no socket is read, so that TCP slows the senders down. A frame is charged for
@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 
 /// The budget of one node.
 #[derive(Debug)]
-pub struct InboundBudget {
+pub struct MemoryBudget {
     limit: usize,
     used: AtomicUsize,
     /// How many wait; read before the mutex is taken, so that a release without waiters takes none.
@@ -69,15 +69,15 @@ enum Line {
 /// What one frame holds of the budget; dropping it gives the bytes back.
 #[derive(Debug)]
 pub struct Permit {
-    budget: Arc<InboundBudget>,
+    budget: Arc<MemoryBudget>,
     bytes: usize,
     beyond: Beyond,
 }
 
-impl InboundBudget {
+impl MemoryBudget {
     /// A budget of `limit` bytes.
-    pub fn new(limit: usize) -> Arc<InboundBudget> {
-        Arc::new(InboundBudget {
+    pub fn new(limit: usize) -> Arc<MemoryBudget> {
+        Arc::new(MemoryBudget {
             limit,
             used: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
@@ -86,8 +86,8 @@ impl InboundBudget {
     }
 
     /// A budget that is never exhausted.
-    pub fn unlimited() -> Arc<InboundBudget> {
-        InboundBudget::new(usize::MAX)
+    pub fn unlimited() -> Arc<MemoryBudget> {
+        MemoryBudget::new(usize::MAX)
     }
 
     /// The bytes that frames hold now.
@@ -224,7 +224,7 @@ impl Drop for Permit {
 
 /// A place in the queue; leaving before the turn comes gives it up, and what was granted meanwhile too.
 struct Ticket {
-    budget: Arc<InboundBudget>,
+    budget: Arc<MemoryBudget>,
     line: Line,
     bytes: usize,
     id: Option<u64>,
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn an_exhausted_budget_makes_the_next_frame_wait_until_a_request_is_handled() {
         block_on(async {
-            let budget = InboundBudget::new(100);
+            let budget = MemoryBudget::new(100);
             let first = budget.start(100).await;
             let mut second = pin!(budget.start(10));
             assert!(poll_once(second.as_mut()).await.is_none());
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn one_frame_that_has_begun_may_grow_beyond_the_limit_and_the_next_follows_it() {
         block_on(async {
-            let budget = InboundBudget::new(100);
+            let budget = MemoryBudget::new(100);
             let mut first = budget.start(60).await;
             let mut second = budget.start(60).await;
             first.grow(60).await;
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn a_connection_that_stops_waiting_gives_its_place_to_the_next() {
         block_on(async {
-            let budget = InboundBudget::new(10);
+            let budget = MemoryBudget::new(10);
             let held = budget.start(10).await;
             let mut gone = Box::pin(budget.start(10));
             assert!(poll_once(gone.as_mut()).await.is_none());
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn a_frame_larger_than_the_whole_budget_is_read_alone() {
         block_on(async {
-            let budget = InboundBudget::new(10);
+            let budget = MemoryBudget::new(10);
             let mut permit = budget.start(8).await;
             for _ in 0..10 {
                 permit.grow(8).await;
@@ -363,7 +363,7 @@ mod tests {
         #[test]
         fn the_sum_of_the_permits_is_what_is_in_use(steps in prop::collection::vec((0u8..5, 1usize..40, 0usize..8), 0..120)) {
             block_on(async {
-                let budget = InboundBudget::new(100);
+                let budget = MemoryBudget::new(100);
                 let mut held: Vec<Permit> = Vec::new();
                 let mut waiting: Vec<std::pin::Pin<Box<dyn Future<Output = Permit>>>> = Vec::new();
                 for (what, bytes, which) in steps {

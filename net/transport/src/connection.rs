@@ -23,7 +23,7 @@ use tarn_runtime::{now, sleep, yield_if_needed};
 use tarn_wire::messages::api_versions_request::ApiVersionsRequest;
 use tarn_wire::{ApiKey, Cursor, Message, RequestHeader, decode_request_header, encode_response};
 
-use crate::budget::InboundBudget;
+use crate::budget::MemoryBudget;
 use crate::frames::{FrameError, FrameReader, InboundFrame};
 use crate::limits::ConnectionLimits;
 use crate::metrics::TransportMetrics;
@@ -37,7 +37,7 @@ use crate::versions::{self, ApiRanges};
 pub(crate) struct Shared<S> {
     pub(crate) service: Rc<S>,
     pub(crate) limits: ConnectionLimits,
-    pub(crate) budget: Arc<InboundBudget>,
+    pub(crate) budget: Arc<MemoryBudget>,
     pub(crate) metrics: Arc<TransportMetrics>,
 }
 
@@ -293,7 +293,7 @@ mod tests {
             let shared = Shared {
                 service: Rc::new(Silent),
                 limits: ConnectionLimits::default(),
-                budget: InboundBudget::unlimited(),
+                budget: MemoryBudget::unlimited(),
                 metrics: Arc::default(),
             };
             size_of_val(&serve(socket, Rc::new(info), Rc::new(shared)))

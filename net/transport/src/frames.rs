@@ -18,7 +18,7 @@ use tarn_runtime::now;
 use tarn_runtime::socket::ReadHalf;
 use thiserror::Error;
 
-use crate::budget::{InboundBudget, Permit};
+use crate::budget::{MemoryBudget, Permit};
 use crate::buffers;
 use crate::limits;
 use crate::progress::{Progress, Reading};
@@ -54,19 +54,19 @@ pub(crate) struct FrameReader {
     socket: ReadHalf,
     /// What was read and not yet taken as a frame.
     buffer: BytesMut,
-    budget: Arc<InboundBudget>,
+    budget: Arc<MemoryBudget>,
     first_step: usize,
 }
 
 impl FrameReader {
     /// The requests that a client sends.
-    pub(crate) fn of_requests(socket: ReadHalf, budget: Arc<InboundBudget>) -> FrameReader {
+    pub(crate) fn of_requests(socket: ReadHalf, budget: Arc<MemoryBudget>) -> FrameReader {
         FrameReader { socket, buffer: BytesMut::new(), budget, first_step: limits::REQUEST_STEP_BYTES }
     }
 
     /// The answers that a broker sends to what was asked here.
     pub(crate) fn of_answers(socket: ReadHalf) -> FrameReader {
-        let budget = InboundBudget::unlimited();
+        let budget = MemoryBudget::unlimited();
         FrameReader { socket, buffer: BytesMut::new(), budget, first_step: limits::ANSWER_STEP_BYTES }
     }
 

@@ -24,7 +24,7 @@ pub mod server;
 pub mod service;
 pub mod versions;
 
-pub use budget::{InboundBudget, Permit};
+pub use budget::{MemoryBudget, Permit};
 pub use client::{CallLimits, Client, ClientError, ClientOptions, Endpoint, EndpointError};
 pub use limits::ConnectionLimits;
 pub use listener::{Accepted, Acceptor, ListenerName, ListenerSpec};

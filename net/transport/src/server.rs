@@ -15,7 +15,7 @@ use tarn_runtime::socket::Socket;
 use tarn_runtime::{Queue, catch_panics, now, spawn};
 
 use crate::admission::Seat;
-use crate::budget::InboundBudget;
+use crate::budget::MemoryBudget;
 use crate::connection::{Ended, Shared, serve};
 use crate::limits::ConnectionLimits;
 use crate::listener::{Accepted, ListenerName};
@@ -46,7 +46,7 @@ impl<S: Service> Server<S> {
     pub fn new(
         service: Rc<S>,
         limits: ConnectionLimits,
-        budget: Arc<InboundBudget>,
+        budget: Arc<MemoryBudget>,
         metrics: Arc<TransportMetrics>,
     ) -> Server<S> {
         let shared = Rc::new(Shared { service, limits, budget, metrics });

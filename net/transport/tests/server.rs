@@ -13,7 +13,7 @@ use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tarn_transport::{ConnectionLimits, InboundBudget};
+use tarn_transport::{ConnectionLimits, MemoryBudget};
 use tarn_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use tarn_wire::{ApiKey, Cursor, ErrorCode, Message, Part, Str, encode_request};
 use tracing::field::{Field, Visit};
@@ -249,7 +249,7 @@ fn a_service_can_give_a_connection_up_after_earlier_answers() {
 
 #[test]
 fn an_exhausted_budget_stops_reading_until_a_request_is_handled() {
-    let world = World::with_budget(ConnectionLimits::default(), InboundBudget::new(100_000));
+    let world = World::with_budget(ConnectionLimits::default(), MemoryBudget::new(100_000));
     let mut greedy = world.connect();
     greedy.stream.write_all(&request(HOLDING, 1, &vec![0; 100_000])).unwrap();
     eventually("it holds the budget", || world.state.calls.load(Ordering::SeqCst) == 1);
@@ -266,7 +266,7 @@ fn an_exhausted_budget_stops_reading_until_a_request_is_handled() {
 #[test]
 fn a_request_that_trickles_gives_way_to_those_that_wait_for_what_it_holds() {
     let limits = ConnectionLimits { idle_timeout: Duration::from_millis(500), ..ConnectionLimits::default() };
-    let world = World::with_budget(limits, InboundBudget::new(10_000));
+    let world = World::with_budget(limits, MemoryBudget::new(10_000));
     let mut slow = world.connect();
     slow.stream.write_all(&16_000i32.to_be_bytes()).unwrap();
     slow.stream.write_all(&[0; 12_000]).unwrap();
@@ -288,7 +288,7 @@ fn a_request_that_trickles_gives_way_to_those_that_wait_for_what_it_holds() {
 
 #[test]
 fn a_client_that_leaves_while_it_waits_for_the_budget_leaves_no_trace() {
-    let world = World::with_budget(ConnectionLimits::default(), InboundBudget::new(1_000));
+    let world = World::with_budget(ConnectionLimits::default(), MemoryBudget::new(1_000));
     let mut greedy = world.connect();
     greedy.stream.write_all(&request(HOLDING, 1, &vec![0; 10_000])).unwrap();
     eventually("it holds the budget", || world.state.calls.load(Ordering::SeqCst) == 1);

@@ -188,6 +188,23 @@ impl<T: AsRef<[u8]>> Decoder<T> {
         Ok(Decoder { codec, compression, limit, left: limit })
     }
 
+    /// The same, but a snappy block or a window of zstd larger than `max` bytes is an error.
+    ///
+    /// # Errors
+    /// Where zstd takes no such limit.
+    pub fn with_block_max(mut self, max: usize) -> Result<Decoder<T>, CodecError> {
+        match &mut self.codec {
+            Codec::Snappy(reader) => reader.limit_blocks(max),
+            Codec::Zstd(decoder) => {
+                let set = decoder.window_log_max(max.max(1).ilog2());
+                set.map_err(|error| corrupt(self.compression, &error))?;
+            }
+            // Their windows are never large.
+            Codec::None(_) | Codec::Gzip(_) | Codec::Lz4 { .. } | Codec::Ended => {}
+        }
+        Ok(self)
+    }
+
     /// Appends up to `most` bytes, at least one, to `out` and says how many; 0 at the end.
     ///
     /// # Errors

@@ -7,6 +7,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 use tarn_wire::frame::{decode_response_header, encode_request};
 use tarn_wire::message::{Cursor, Message, Request};
+use tarn_wire::messages::ProduceRequest;
+use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const CLIENT_ID: &str = "tarn-tests";
@@ -135,4 +137,11 @@ impl RawClient {
 fn is_closed(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
+}
+
+/// A request, of a version that names topics, that writes a batch to partition 0 with acks=all.
+pub fn produce_request(topic: &str, batch: Bytes) -> ProduceRequest {
+    let data = PartitionProduceData { index: 0, records: Some(batch.into()) };
+    let topic = TopicProduceData { name: topic.into(), partition_data: vec![data], ..Default::default() };
+    ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data: vec![topic], ..Default::default() }
 }

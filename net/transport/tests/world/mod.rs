@@ -16,8 +16,8 @@ use futures_util::future::LocalBoxFuture;
 use tarn_runtime::channel::{Flag, mailbox};
 use tarn_runtime::{CoreHandle, CoreSpec, Queue, spawn, spawn_core};
 use tarn_transport::{
-    Acceptor, Answer, ApiRange, ApiRanges, ApiVersionsData, ConnectionLimits, FeatureLevels, InboundBudget,
-    InboundRequest, ListenerName, ListenerSpec, Outcome, Server, Service, TransportMetrics,
+    Acceptor, Answer, ApiRange, ApiRanges, ApiVersionsData, ConnectionLimits, FeatureLevels, InboundRequest,
+    ListenerName, ListenerSpec, MemoryBudget, Outcome, Server, Service, TransportMetrics,
 };
 use tarn_wire::messages::{FetchRequest, FetchResponse, MetadataRequest, MetadataResponse, fetch_response};
 use tarn_wire::{ApiKey, Frame, Message, Part, Records, Request, Str, encode_response};
@@ -57,7 +57,7 @@ pub(crate) struct State {
 pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) state: Arc<State>,
-    pub(crate) budget: Arc<InboundBudget>,
+    pub(crate) budget: Arc<MemoryBudget>,
     pub(crate) metrics: Arc<TransportMetrics>,
     stop: Flag,
     core: Option<CoreHandle<()>>,
@@ -65,10 +65,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn start(limits: ConnectionLimits) -> World {
-        World::with_budget(limits, InboundBudget::unlimited())
+        World::with_budget(limits, MemoryBudget::unlimited())
     }
 
-    pub(crate) fn with_budget(limits: ConnectionLimits, budget: Arc<InboundBudget>) -> World {
+    pub(crate) fn with_budget(limits: ConnectionLimits, budget: Arc<MemoryBudget>) -> World {
         let spec = ListenerSpec::new("PLAINTEXT", "127.0.0.1", 0).unwrap();
         let acceptor = Acceptor::bind(&[spec], &limits).unwrap();
         let address = acceptor.addresses().unwrap()[0].1;

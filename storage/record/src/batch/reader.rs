@@ -81,6 +81,21 @@ impl RecordReader {
         RecordReader { record_max: max, ..self }
     }
 
+    /// The same, but a codec that has to hold more than `max` bytes at a time fails.
+    ///
+    /// # Errors
+    /// Where the codec takes no such limit.
+    pub fn with_block_max(mut self, max: usize) -> Result<RecordReader, CodecError> {
+        self.section = match self.section {
+            Section::Compressed { decoder, window, at } => {
+                let decoder = Box::new((*decoder).with_block_max(max)?);
+                Section::Compressed { decoder, window, at }
+            }
+            plain @ Section::Plain { .. } => plain,
+        };
+        Ok(self)
+    }
+
     /// The next record; `None` after the last or after an error. Bytes after the last record are an error.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Result<RecordView<'_>, ReadError>> {

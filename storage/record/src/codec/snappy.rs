@@ -47,6 +47,11 @@ impl<T: AsRef<[u8]>> SnappyReader<T> {
         SnappyReader { data, at: 0, limit, block: Vec::new(), block_at: 0, framed }
     }
 
+    /// From now on no block larger than `max` is decompressed.
+    pub(super) fn limit_blocks(&mut self, max: usize) {
+        self.limit = self.limit.min(max);
+    }
+
     /// Whether `error` says that the limit was passed.
     pub(super) fn passed(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.is::<LimitPassed>())

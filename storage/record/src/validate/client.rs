@@ -15,7 +15,7 @@ use super::recompressing::{Recompression, Recompressor};
 use super::refusal::{InvalidBatch, RecordError};
 use super::verdict::Verdict;
 use crate::batch::{
-    AT_CRC_COVERS, BatchError, BatchHeader, ReadError, RecordReader, TimestampType, ValidBatch,
+    AT_CRC_COVERS, BatchError, BatchHeader, ReadError, RecordFault, RecordReader, TimestampType, ValidBatch,
     announced_size,
 };
 use crate::codec::{CodecError, Compression, kafka_reads_lz4};
@@ -57,6 +57,20 @@ pub struct ClientBatch {
     pub offset_of_max_timestamp: i32,
 }
 
+/// How much memory a step may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// What almost every batch needs at most.
+    Usual,
+    /// What the rules allow a record, or a window of the codec, to be.
+    AsAllowed,
+}
+
+/// The largest record that is decompressed, and the largest block or window of a codec, in the usual room. zstd has
+/// larger windows only where its compressor was told so, or beyond level 19.
+const USUAL_RECORD_BYTES: usize = 1024 * 1024;
+const USUAL_BLOCK_BYTES: usize = 8 * 1024 * 1024;
+
 /// Checks that `records` is exactly one batch that a client may append at the time `now`.
 ///
 /// # Errors
@@ -68,8 +82,10 @@ pub fn client_batch(
 ) -> Result<ClientBatch, InvalidBatch> {
     let mut validator = ClientBatchValidator::new(records, rules, now);
     loop {
-        if let Progress::Done(result) = validator.step(usize::MAX) {
-            return result;
+        match validator.step(usize::MAX) {
+            Progress::Done(result) => return result,
+            Progress::NeedsRoom => validator.give_room(),
+            Progress::More => {}
         }
     }
 }
@@ -79,6 +95,7 @@ pub fn client_batch(
 pub struct ClientBatchValidator {
     rules: ProduceRules,
     now: Timestamp,
+    room: Room,
     phase: Phase,
 }
 
@@ -87,6 +104,9 @@ pub struct ClientBatchValidator {
 pub enum Progress {
     /// There is more to check.
     More,
+    /// A record, or the codec, needs more memory than [`ClientBatchValidator::USUAL_MEMORY`]: give it room, and the checks
+    /// begin anew.
+    NeedsRoom,
     /// The verdict. Returned once.
     Done(Result<ClientBatch, InvalidBatch>),
 }
@@ -112,9 +132,18 @@ enum Phase {
 }
 
 impl ClientBatchValidator {
+    /// About the most bytes that the check of a compressed batch holds besides the batch, unless it is given room for
+    /// more: a codec's window, and a record while it grows.
+    pub const USUAL_MEMORY: usize = 2 * USUAL_BLOCK_BYTES;
+
     /// Begins; nothing is checked yet.
     pub fn new(records: Bytes, rules: &ProduceRules, now: Timestamp) -> ClientBatchValidator {
-        ClientBatchValidator { rules: *rules, now, phase: Phase::Header { records } }
+        ClientBatchValidator { rules: *rules, now, room: Room::Usual, phase: Phase::Header { records } }
+    }
+
+    /// Allows as much memory as the largest record takes that the rules allow.
+    pub fn give_room(&mut self) {
+        self.room = Room::AsAllowed;
     }
 
     /// Goes on until about `budget` bytes were looked at. A step may take longer by one slice of 32 KiB, one
@@ -128,14 +157,15 @@ impl ClientBatchValidator {
             match self.advance(&mut left) {
                 Ok(None) => {}
                 Ok(Some(batch)) => return Progress::Done(Ok(batch)),
-                Err(refusal) => return Progress::Done(Err(refusal)),
+                Err(Stop::NeedsRoom) => return Progress::NeedsRoom,
+                Err(Stop::Refused(refusal)) => return Progress::Done(Err(refusal)),
             }
         }
         Progress::More
     }
 
     /// Spends what is `left` on the current phase, and enters the next where this one ends before.
-    fn advance(&mut self, left: &mut usize) -> Result<Option<ClientBatch>, InvalidBatch> {
+    fn advance(&mut self, left: &mut usize) -> Result<Option<ClientBatch>, Stop> {
         match std::mem::replace(&mut self.phase, Phase::Done) {
             Phase::Header { records } => {
                 let header = check_shape(&records, &self.rules)?;
@@ -160,9 +190,15 @@ impl ClientBatchValidator {
                     }
                     let Some(record) = reader.next() else {
                         let taken = verdict.pronounce(batch)?;
-                        return in_topics_codec(taken, anew, &self.rules).map(Some);
+                        return Ok(Some(in_topics_codec(taken, anew, &self.rules)?));
                     };
-                    let record = record.map_err(|error| unreadable(&error))?;
+                    let record = match record {
+                        Err(error) if self.has_too_little_room(&error, batch.header()) => {
+                            self.phase = Phase::Header { records: batch.bytes().clone() };
+                            return Err(Stop::NeedsRoom);
+                        }
+                        record => record.map_err(|error| unreadable(&error))?,
+                    };
                     verdict.check(&record, batch.header(), &self.rules, self.now)?;
                     if let Some(anew) = &mut anew {
                         anew.take(&record);
@@ -177,6 +213,19 @@ impl ClientBatchValidator {
         Ok(None)
     }
 
+    /// True where more room may give another verdict.
+    fn has_too_little_room(&self, error: &ReadError, header: &BatchHeader) -> bool {
+        let is_short = match error {
+            ReadError::Malformed { fault: RecordFault::TooLarge(_, max), .. } => *max < self.rules.record_max,
+            ReadError::Malformed { .. } => false,
+            // What exactly they missed, these codecs do not tell.
+            ReadError::Codec(_) => {
+                matches!(header.compression(), Ok(Compression::Snappy | Compression::Zstd))
+            }
+        };
+        is_short && self.room == Room::Usual
+    }
+
     fn begin_records(&self, batch: Bytes, header: BatchHeader, crc: u32) -> Result<Phase, InvalidBatch> {
         if crc != header.crc {
             let error =
@@ -186,13 +235,32 @@ impl ClientBatchValidator {
         check_header(&header)?;
         let batch = ValidBatch::checked_elsewhere(batch, header);
         let reader = batch.reader(self.rules.decompressed_limit).map_err(|error| undecodable(&error))?;
-        let reader = reader.with_record_max(self.rules.record_max);
+        let record_max = self.rules.record_max;
+        let reader = match self.room {
+            Room::Usual => reader
+                .with_record_max(record_max.min(USUAL_RECORD_BYTES))
+                .with_block_max(USUAL_BLOCK_BYTES)
+                .map_err(|error| undecodable(&error))?,
+            Room::AsAllowed => reader.with_record_max(record_max),
+        };
         if header.compression() == Ok(Compression::Lz4) && !kafka_reads_lz4(&batch.section()) {
             let message = "the lz4 data is not a frame of independent blocks, which consumers need";
             return Err(InvalidBatch::new(RecordError::InvalidRecord, message));
         }
         let anew = Recompressor::of(&header, self.rules.recompress).map(Box::new);
         Ok(Phase::Records { batch, reader: Box::new(reader), verdict: Verdict::default(), anew })
+    }
+}
+
+/// Why there is no next step.
+enum Stop {
+    Refused(InvalidBatch),
+    NeedsRoom,
+}
+
+impl From<InvalidBatch> for Stop {
+    fn from(refusal: InvalidBatch) -> Stop {
+        Stop::Refused(refusal)
     }
 }
 

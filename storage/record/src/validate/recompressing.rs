@@ -153,6 +153,7 @@ mod tests {
         let refused = loop {
             match validator.step(100_000) {
                 Progress::More => looked_at += 100_000,
+                Progress::NeedsRoom => panic!("its records are not large"),
                 Progress::Done(done) => break done.unwrap_err(),
             }
         };

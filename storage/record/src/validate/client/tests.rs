@@ -252,6 +252,68 @@ fn a_large_batch_takes_as_many_steps_as_its_budget_needs() {
     assert!((10..=12).contains(&steps), "1 MB in steps of 100 kB: {steps}");
 }
 
+#[test]
+fn a_large_record_waits_for_room_in_every_codec_and_is_judged_the_same_then() {
+    let large = vec![7; 3 << 20];
+    for codec in Compression::ALL {
+        let mut builder = BatchBuilder::new(Offset(0), codec);
+        builder.add(&record(b"k", NOW.0));
+        builder.add(&Record { value: Some(&large), timestamp: NOW, ..Record::default() });
+        builder.add(&record(b"k", NOW.0));
+        let bytes = builder.build();
+        let rules = ProduceRules { max_batch_bytes: 8 << 20, ..RULES };
+        let mut validator = ClientBatchValidator::new(bytes.clone(), &rules, NOW);
+        let judged = match validator.step(usize::MAX) {
+            Progress::NeedsRoom if codec != Compression::None => {
+                validator.give_room();
+                validator.step(usize::MAX)
+            }
+            judged => judged,
+        };
+        let Progress::Done(Ok(taken)) = judged else { panic!("{codec}: {judged:?}") };
+        assert_eq!(taken.batch.bytes(), &bytes, "{codec}");
+        let mut validator =
+            ClientBatchValidator::new(bytes, &ProduceRules { record_max: 2 << 20, ..rules }, NOW);
+        if codec != Compression::None {
+            assert_eq!(validator.step(usize::MAX), Progress::NeedsRoom, "{codec}");
+            validator.give_room();
+            assert!(matches!(validator.step(usize::MAX), Progress::Done(Err(_))), "{codec}");
+        }
+    }
+}
+
+#[test]
+fn a_block_of_snappy_or_a_window_of_zstd_that_is_large_waits_for_room() {
+    let records = batch(&vec![record(b"k", NOW.0); 800_000]).slice(61..);
+    let in_one_block = snap::raw::Encoder::new().compress_vec(&records).unwrap();
+    let mut wide = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+    wide.window_log(24).unwrap();
+    std::io::Write::write_all(&mut wide, &records).unwrap();
+    for (codec, section) in [(Compression::Snappy, in_one_block), (Compression::Zstd, wide.finish().unwrap())]
+    {
+        let bytes = change(reseal(good(), &section, 1), |header| {
+            header.attributes = header.attributes.with_compression(codec);
+        });
+        let rules = ProduceRules { max_batch_bytes: 8 << 20, decompressed_limit: 20_000_000, ..RULES };
+        let mut validator = ClientBatchValidator::new(bytes, &rules, NOW);
+        assert_eq!(validator.step(usize::MAX), Progress::NeedsRoom, "{codec}");
+        validator.give_room();
+        // There are more records than announced.
+        assert!(matches!(validator.step(usize::MAX), Progress::Done(Err(_))), "{codec}");
+    }
+}
+
+#[test]
+fn bad_data_is_refused_in_the_usual_room_too_where_more_would_not_help() {
+    for codec in [Compression::Gzip, Compression::Lz4] {
+        let bytes = change(reseal(good(), b"\x04\x22\x4d\x18\x60\x40\x82 nonsense", 1), |header| {
+            header.attributes = header.attributes.with_compression(codec);
+        });
+        let judged = ClientBatchValidator::new(bytes, &RULES, NOW).step(usize::MAX);
+        assert!(matches!(judged, Progress::Done(Err(_))), "{codec}: {judged:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes_get_a_verdict(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
