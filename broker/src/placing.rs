@@ -340,9 +340,9 @@ fn open_log(to_open: ToOpen) -> Result<(Log, Offset), NotOpened> {
     };
     let (mut log, report) = Log::open(&dir, &topic, index, config, found.opening, now)?;
     tell_recovery(&topic, partition, &found.opening, &report);
-    if !found.opening.clean && flushes_first {
+    if log.unflushed_bytes() > 0 && flushes_first {
         // What is not on the disk is not committed, and a log that serves already must not end earlier than it did.
-        let job = log.flush_job();
+        let job = log.flush_batches_job();
         job.map_or(Ok(()), |job| log.flushed(job.run()?))?;
     }
     Ok((log, found.high_watermark))

@@ -149,10 +149,10 @@ pub(crate) fn open(
     let mut report = RecoveryReport { lost_all_segments, completed_swaps, ..RecoveryReport::default() };
     let on_disk = opening.recovery_point.min(believed.recovery_point);
     place_segments(&mut log, &listing, believed.recovery_point, now)?;
-    let mut opener =
-        Opener { log: &mut log, report: &mut report, listing: &listing, was_cut: mark.is_some() };
+    let mut opener = Opener::new(&mut log, &mut report, &listing, mark.is_some());
     if opening.clean && opener.trust_files().is_ok() {
-        finish(&mut log, &listing, now)?;
+        let saved_epochs = opener.saved_epochs.take();
+        finish(&mut log, &listing, saved_epochs.as_ref(), now)?;
         if log.recovery_point < opening.recovery_point {
             // The log was cut into a gap between batches, whose end nothing tells: what is appended from
             // there on was never synced.
@@ -167,6 +167,7 @@ pub(crate) fn open(
         return Ok((log, report));
     }
     opener.recover(on_disk)?;
+    let saved_epochs = opener.saved_epochs.take();
     let said = mark.unwrap_or(TruncationMark { recovery_point: on_disk, start: TruncationMark::ANY_START });
     let until = said.until(opening.recovery_point, opening.log_start);
     // Where the checkpoint file is right about the start, the mark must not hold down what it says later.
@@ -179,7 +180,7 @@ pub(crate) fn open(
     if is_lower || mark.is_some() {
         log.dirt.truncation = Some(until);
     }
-    finish(&mut log, &listing, now)?;
+    finish(&mut log, &listing, saved_epochs.as_ref(), now)?;
     Ok((log, report))
 }
 

@@ -118,8 +118,9 @@ impl FlushJob {
         self.epochs.is_some()
     }
 
-    /// Writes the epochs beside the file that they are to replace.
-    pub(super) fn stage_epochs(&self) -> Result<(), LogError> {
+    /// Writes the epochs beside the file that they are to replace, where that says something else.
+    pub(super) fn stage_epochs(&mut self) -> Result<(), LogError> {
+        self.drop_saved_epochs();
         let Some(epochs) = &self.epochs else { return Ok(()) };
         let path = self.home.path.join(EPOCHS_FILE);
         self.home.disk.write_beside(&path, epochs).map_err(|cause| LogError::io("write", &path, cause))
@@ -143,7 +144,18 @@ impl FlushJob {
         self.blocked.take().map_or(Ok(()), Err)
     }
 
-    fn save_epochs(&self) -> Result<(), LogError> {
+    /// Forgets the epochs that the file has: a log that was empty when it was recovered begins its epoch anew. Whatever
+    /// the file is called was on the disk before it was called so.
+    fn drop_saved_epochs(&mut self) {
+        let Some(epochs) = &self.epochs else { return };
+        let saved = self.home.disk.read_all(&self.home.path.join(EPOCHS_FILE));
+        if saved.is_ok_and(|saved| saved == *epochs) {
+            self.epochs = None;
+        }
+    }
+
+    fn save_epochs(&mut self) -> Result<(), LogError> {
+        self.drop_saved_epochs();
         let Some(epochs) = &self.epochs else { return Ok(()) };
         let path = self.home.path.join(EPOCHS_FILE);
         let written = self.home.disk.write_atomically(&path, epochs);
@@ -205,8 +217,8 @@ impl Log {
             home: self.home.clone(),
             segments: self.segments.iter().enumerate().skip(first).map(to_sync).collect(),
             epochs: saves_epochs.then(|| self.epochs.to_checkpoint()),
-            names: changed,
-            created: self.dirt.created,
+            names: changed || self.dirt.inherited,
+            created: self.dirt.created || self.dirt.inherited,
             result: Flushed {
                 generation: self.generation,
                 upto: self.last_batch_end(),
@@ -253,6 +265,7 @@ impl Log {
             self.dirt.epoch_changes_saved = flushed.epoch_changes;
         }
         self.dirt.changes_saved = flushed.changes;
+        self.dirt.inherited = false;
         self.dirt.created &= self.dirt.changes != flushed.changes;
         self.dirt.dirty_from = self.dirt.dirty_from.max(flushed.active);
         for index in first..self.segments.len() {

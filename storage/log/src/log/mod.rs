@@ -126,6 +126,8 @@ pub(crate) struct Dirt {
     /// Changes of the epochs, and how many of them the file has.
     pub(crate) epoch_changes: u32,
     pub(crate) epoch_changes_saved: u32,
+    /// Another process wrote what is there and may not have synced its names: the first flush does.
+    pub(crate) inherited: bool,
     /// The directory is new: neither its name nor `partition.metadata` was synced.
     pub(crate) created: bool,
     /// Names that were made, changed or removed in the directory, and segments that were cut; and how many

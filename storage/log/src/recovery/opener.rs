@@ -23,6 +23,12 @@ pub(super) struct Opener<'a> {
     pub(super) listing: &'a Listing,
     /// The log was cut below a recovery point that the checkpoint file may still give.
     pub(super) was_cut: bool,
+    /// Files were made, changed or removed that later recoveries will believe.
+    pub(super) wrote: bool,
+    /// The first segment that was checked.
+    pub(super) checked_from: usize,
+    /// What the file of the epochs says; `None` where there is none that can be read.
+    pub(super) saved_epochs: Option<EpochHistory>,
 }
 
 /// How a segment turned out.
@@ -34,7 +40,17 @@ enum Verdict {
     Cut,
 }
 
-impl Opener<'_> {
+impl<'a> Opener<'a> {
+    /// Nothing was looked at yet.
+    pub(super) fn new(
+        log: &'a mut Log,
+        report: &'a mut RecoveryReport,
+        listing: &'a Listing,
+        was_cut: bool,
+    ) -> Opener<'a> {
+        Opener { log, report, listing, was_cut, wrote: false, checked_from: 0, saved_epochs: None }
+    }
+
     /// Takes the files for what they are.
     pub(super) fn trust_files(&mut self) -> Result<(), LogError> {
         let segments = self.log.segments.len();
@@ -64,18 +80,27 @@ impl Opener<'_> {
             // No batch tells whether the file is of this history or of one that was dropped.
             log.epochs.clear();
         }
-        // A later recovery, which may begin at a later segment, believes the indexes that this one built.
-        log.home.sync()?;
         log.recovery_point = recovery_point.min(log.end).max(log.segments[0].base());
         log.flushed_to = log.recovery_point;
         log.dirt.appended_bytes = self.report.checked_bytes;
-        log.dirt.changes += 1;
+        log.dirt.inherited = true;
+        if self.wrote {
+            // A later recovery, which may begin at a later segment, believes the indexes that this one built.
+            log.home.sync()?;
+        }
+        // A log of which nothing was to be found out is as it was: there may be very many of these.
+        let had_more_snapshots =
+            self.listing.snapshots.keys().any(|&at| at > log.segments[self.checked_from].base());
+        if self.wrote || had_more_snapshots || log.end > log.recovery_point {
+            log.dirt.changes += 1;
+        }
         Ok(())
     }
 
     /// Checks what lies above `recovery_point`; gaps between segments below `flushed` were always there.
     fn check_from(&mut self, recovery_point: Offset, flushed: Offset) -> Result<(), LogError> {
         let first = self.first_to_check(recovery_point);
+        self.checked_from = first;
         self.index_where_missing(first)?;
         self.open_txn_indexes(first)?;
         let base = self.log.segments[first].base();
@@ -83,12 +108,12 @@ impl Opener<'_> {
         self.log.dirt.dirty_from = base;
         self.read_epochs()?;
         self.log.epochs.truncate_to(recovery_point);
-        self.log.dirt.epoch_changes += 1;
         self.log.producers = load_producers(self.log, self.listing, base)?;
         for index in first..self.log.segments.len() {
             if index > first {
                 self.log.end = self.log.end.max(self.log.segments[index].base());
                 self.log.write_snapshot(self.log.end)?;
+                self.wrote = true;
             }
             let verdict = self.check_segment(index, recovery_point)?;
             if verdict == Verdict::Cut || self.lost_its_end(index, flushed) {
@@ -148,6 +173,7 @@ impl Opener<'_> {
             note_again(log, index, &found, control.as_ref())?;
         };
         let cut = len - u64::from(log.segments[index].size());
+        self.wrote |= cut > 0 || next_base.is_some();
         if cut > 0 {
             self.report.cut_bytes += cut;
             self.report.note_cut(log.end);
@@ -169,6 +195,7 @@ impl Opener<'_> {
         if log.segments.len() == index + 1 {
             return Ok(());
         }
+        self.wrote = true;
         self.report.note_cut(log.end);
         while log.segments.len() > index + 1 {
             let Some(dropped) = log.segments.pop() else { break };
@@ -191,6 +218,7 @@ impl Opener<'_> {
             segment.reindex(&self.log.config)?;
             if index < active {
                 segment.finish_indexes()?;
+                self.wrote = true;
             }
             self.report.indexed_segments += 1;
         }
@@ -214,6 +242,7 @@ impl Opener<'_> {
         if log.home.disk.exists(&path) {
             let bytes = log.home.disk.read_all(&path).map_err(|cause| LogError::io("read", &path, cause))?;
             if let Ok(epochs) = EpochHistory::from_checkpoint(&bytes) {
+                self.saved_epochs = Some(epochs.clone());
                 log.epochs = epochs;
                 return Ok(());
             }
@@ -238,13 +267,18 @@ pub(super) fn is_loss(end: Offset, next: Offset, flushed: Offset) -> bool {
 }
 
 /// Makes the parts of an opened log agree, and removes the snapshots that nobody will read.
-pub(super) fn finish(log: &mut Log, listing: &Listing, now: Timestamp) -> Result<(), LogError> {
+pub(super) fn finish(
+    log: &mut Log,
+    listing: &Listing,
+    saved_epochs: Option<&EpochHistory>,
+    now: Timestamp,
+) -> Result<(), LogError> {
     if log.end < log.start {
         log.truncate_fully_and_start_at(log.start, now)?.removal.run()?;
     }
-    let before = log.epochs.clone();
     log.epochs.confine(log.start, log.end);
-    log.dirt.epoch_changes += u32::from(before != log.epochs);
+    let is_saved = saved_epochs.map_or(log.epochs.newest().is_none(), |saved| *saved == log.epochs);
+    log.dirt.epoch_changes += u32::from(!is_saved);
     log.expire_producers(now);
     let newest = listing.snapshots.range(..=log.end).next_back();
     for &offset in listing.snapshots.keys() {

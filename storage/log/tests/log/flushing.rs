@@ -10,7 +10,7 @@ use tarn_log::{
     Descriptors, Disk, DiskFile, FileSystem, Flushed, Log, LogConfig, LogDir, LogError, Opening, Reach,
     RealDisk, Together, close_together, flush_together,
 };
-use tarn_record::{Offset, PartitionIndex};
+use tarn_record::{Epoch, Offset, PartitionIndex};
 
 use crate::world::*;
 
@@ -170,6 +170,36 @@ fn what_was_closed_is_not_synced_again() {
         .collect();
     close_together(opened.iter_mut().collect(), Together::Many).unwrap();
     assert_eq!((logs.disk.file_systems(), logs.disk.files()), before);
+}
+
+#[test]
+fn what_a_crash_left_as_it_was_flushed_is_opened_without_a_sync_and_keeps_its_file_of_epochs() {
+    for records in [0, 2] {
+        let (root, disk) = (tempfile::tempdir().unwrap(), Counting::default());
+        let dir = LogDir::open(Arc::new(disk.clone()), root.path(), Descriptors::new(1000)).unwrap();
+        let config = LogConfig::default;
+        let mut log = Log::create(&dir, TOPIC, PartitionIndex(0), TOPIC_ID, config(), NOW).unwrap();
+        log.begin_epoch(Epoch(4)).unwrap();
+        if records > 0 {
+            mirror(&mut log, &[batch(0, 2, 4)]).unwrap();
+        }
+        flush(&mut log);
+        drop(log);
+        let saved = root.path().join("orders-0").join(EPOCHS);
+        let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&saved).unwrap());
+        let (before, file) = (disk.files(), inode());
+        let opening = Opening { clean: false, recovery_point: Offset(records), log_start: Offset(0) };
+        let (mut log, report) = Log::open(&dir, TOPIC, PartitionIndex(0), config(), opening, NOW).unwrap();
+        assert_eq!((log.end(), report.checked_bytes), (Offset(records), 0));
+        log.begin_epoch(Epoch(4)).unwrap();
+        assert_eq!(disk.files(), before, "{records} records");
+        // The names may be in the cache only: the process was killed, and the power can still fail.
+        mirror(&mut log, &[batch(records, 2, 4)]).unwrap();
+        flush(&mut log);
+        let (root, names, data) = (1, 1, 2);
+        assert_eq!(disk.files() - before, root + names + data, "{records} records");
+        assert_eq!((inode(), std::fs::read_to_string(&saved).unwrap()), (file, "0\n1\n4 0\n".to_owned()));
+    }
 }
 
 #[test]
@@ -354,6 +384,7 @@ impl Disk for Counting {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.files.fetch_add(1, Ordering::Relaxed);
         RealDisk.sync_dir(path)
     }
 
