@@ -7,6 +7,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Instant;
 
+use tarn_runtime::blocking;
 use tarn_runtime::now;
 use tarn_transport::{
     Answer, ApiRange, ApiRanges, ApiVersionsData, FeatureLevels, InboundRequest, ListenerName, Outcome,
@@ -20,6 +21,7 @@ use crate::handlers::{
     admin, configs, coordinators, delete_records, fetch, log_dirs, metadata, mirrors, offsets, produce,
     producer_ids, producers, txn_markers,
 };
+use crate::limits;
 
 type LocalBoxFuture<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
 
@@ -81,8 +83,8 @@ served! {
         let response = offsets::list(call.core.clone(), &call.header, request).await;
         frame(&call.header, &response)
     });
-    MetadataRequest 0..=13 => |call: Call, request: m::MetadataRequest| {
-        ready(&call, &metadata::metadata(&call.core, &call.header, call.listener.as_str(), &request))
+    MetadataRequest 0..=13 => |call: Call, request| {
+        later(call, move |call: Call| metadata::metadata(call, request))
     };
     FindCoordinatorRequest 0..=6 => |call: Call, request| {
         ready(&call, &coordinators::find(call.header.api_version, request))
@@ -105,9 +107,13 @@ served! {
     WriteTxnMarkersRequest 1..=2 => |call: Call, request| later(call, move |call: Call| async move {
         frame(&call.header, &txn_markers::write(&call.core, request).await)
     });
-    DescribeConfigsRequest 1..=4 => |call: Call, request: m::DescribeConfigsRequest| {
-        ready(&call, &configs::describe(&call.core, &request))
-    };
+    DescribeConfigsRequest 1..=4 => |call: Call, request| later(call, move |call: Call| async move {
+        let response = configs::describe(&call.core, request).await;
+        match response.results.len() {
+            0..=limits::RESOURCES_WRITTEN_INLINE => frame(&call.header, &response),
+            _ => frame_beside(call.header, response).await,
+        }
+    });
     DescribeLogDirsRequest 1..=5 => |call: Call, request| later(call, move |call: Call| async move {
         frame(&call.header, &log_dirs::describe(call.core.clone(), request).await)
     });
@@ -244,6 +250,12 @@ pub fn frame<R: Response>(header: &RequestHeader, response: &R) -> Answer {
         Ok(frame) => Answer::Frame(frame),
         Err(error) => Answer::Close(format!("{} could not be written: {error}", R::NAME)),
     }
+}
+
+/// The same, written beside the core: a long one takes milliseconds.
+async fn frame_beside<R: Response + Send + 'static>(header: RequestHeader, response: R) -> Answer {
+    let written = blocking(move || frame(&header, &response)).await;
+    written.unwrap_or_else(|error| Answer::Close(format!("{} could not be written: {error}", R::NAME)))
 }
 
 /// An answer that is there at once.

@@ -22,6 +22,7 @@ mod flushing;
 pub mod handlers;
 pub mod interest;
 pub mod internal_topics;
+mod kept_answers;
 pub mod layout;
 pub mod limits;
 pub mod log_dirs;

@@ -65,6 +65,16 @@ pub const DECOMPRESSED_BATCH_BYTES: usize = 256 * 1024 * 1024;
 /// decompressed beside them.
 pub const DECOMPRESSION_BYTES: usize = 256 * 1024 * 1024;
 
+/// Partitions that an answer describes while its core waits: about a millisecond of it.
+pub const PARTITIONS_DESCRIBED_INLINE: usize = 2000;
+
+/// Resources of which the configurations are written to an answer while its core waits, some 5 KB each.
+pub const RESOURCES_WRITTEN_INLINE: usize = 100;
+
+/// Answers about all topics that are kept, one for each listener and version that clients use; 5 MB each with 100,000
+/// partitions.
+pub const ANSWERS_KEPT: usize = 4;
+
 /// How long after its start a node looks for old segments first, where `log.retention.check.interval.ms` is longer.
 pub const FIRST_RETENTION_CHECK: Duration = Duration::from_secs(30);
 

@@ -63,6 +63,11 @@ impl MetadataView {
         self.image.topics().iter()
     }
 
+    /// Those from the name `first` on.
+    pub fn topics_from(&self, first: &str) -> impl Iterator<Item = &Arc<TopicImage>> {
+        self.image.topics().iter_from(first)
+    }
+
     /// The partition that a name stands for.
     pub fn find(&self, key: &TopicKey, index: PartitionIndex) -> Option<TopicIdPartition> {
         let topic = self.topic(key)?;

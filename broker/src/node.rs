@@ -19,6 +19,7 @@ use tracing::error;
 use crate::cleaning;
 use crate::decompression::Decompression;
 use crate::flushing::BackgroundFlusher;
+use crate::kept_answers::KeptAnswers;
 use crate::log_dirs::LogDirs;
 use crate::loggers::Loggers;
 use crate::metrics::CoreMetrics;
@@ -43,6 +44,7 @@ pub struct Node {
     exports: Arc<ExportDir>,
     shown: Shown,
     decompression: Decompression,
+    all_topics: KeptAnswers,
     mirrors: OnceLock<ManagerHandle>,
 }
 
@@ -74,6 +76,7 @@ impl Node {
             exports,
             shown,
             decompression,
+            all_topics: KeptAnswers::default(),
             mirrors,
         }
     }
@@ -116,6 +119,11 @@ impl Node {
     /// Whose turn it is to decompress what clients sent.
     pub fn decompression(&self) -> &Decompression {
         &self.decompression
+    }
+
+    /// Answers to Metadata for all topics.
+    pub fn all_topics(&self) -> &KeptAnswers {
+        &self.all_topics
     }
 
     /// Where it keeps what it cuts off logs for a mirror.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use tarn_image::effective::{self, BrokerView, ConfigEntry};
 use tarn_image::{ConfigResource, ResourceType};
 use tarn_quorum::decide::sentence;
+use tarn_runtime::yield_if_needed;
 use tarn_wire::messages::describe_configs_request::DescribeConfigsResource;
 use tarn_wire::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
@@ -16,29 +17,39 @@ use super::loggers;
 use crate::core::Core;
 
 /// Serves DescribeConfigs.
-pub fn describe(core: &Rc<Core>, request: &DescribeConfigsRequest) -> DescribeConfigsResponse {
-    let results = request.resources.iter().map(|resource| {
-        let described = match ResourceType(resource.resource_type) {
-            ResourceType::BROKER_LOGGER => loggers::describe(core, &resource.resource_name),
-            _ => entries(core, resource)
-                .map(|entries| entries.iter().map(|entry| described(entry, request)).collect()),
-        };
-        let (error, message, mut configs) = match described {
-            Ok(configs) => (ErrorCode::NONE, None, configs),
-            Err((error, message)) => (error, Some(sentence(&message)), Vec::new()),
-        };
-        if let Some(wanted) = &resource.configuration_keys {
-            configs.retain(|config| wanted.contains(&config.name));
-        }
-        DescribeConfigsResult {
-            error_code: error.0,
-            error_message: message,
-            resource_type: resource.resource_type,
-            resource_name: resource.resource_name.clone(),
-            configs,
-        }
-    });
-    DescribeConfigsResponse { results: results.collect(), ..Default::default() }
+pub async fn describe(core: &Rc<Core>, request: DescribeConfigsRequest) -> DescribeConfigsResponse {
+    let mut results = Vec::with_capacity(request.resources.len());
+    for resource in &request.resources {
+        results.push(result(core, resource, &request));
+        yield_if_needed().await;
+    }
+    DescribeConfigsResponse { results, ..Default::default() }
+}
+
+fn result(
+    core: &Rc<Core>,
+    resource: &DescribeConfigsResource,
+    request: &DescribeConfigsRequest,
+) -> DescribeConfigsResult {
+    let described = match ResourceType(resource.resource_type) {
+        ResourceType::BROKER_LOGGER => loggers::describe(core, &resource.resource_name),
+        _ => entries(core, resource)
+            .map(|entries| entries.iter().map(|entry| described_entry(entry, request)).collect()),
+    };
+    let (error, message, mut configs) = match described {
+        Ok(configs) => (ErrorCode::NONE, None, configs),
+        Err((error, message)) => (error, Some(sentence(&message)), Vec::new()),
+    };
+    if let Some(wanted) = &resource.configuration_keys {
+        configs.retain(|config| wanted.contains(&config.name));
+    }
+    DescribeConfigsResult {
+        error_code: error.0,
+        error_message: message,
+        resource_type: resource.resource_type,
+        resource_name: resource.resource_name.clone(),
+        configs,
+    }
 }
 
 type Refusal = (ErrorCode, String);
@@ -70,7 +81,7 @@ fn entries(core: &Rc<Core>, resource: &DescribeConfigsResource) -> Result<Vec<Co
     }
 }
 
-fn described(entry: &ConfigEntry, request: &DescribeConfigsRequest) -> DescribeConfigsResourceResult {
+fn described_entry(entry: &ConfigEntry, request: &DescribeConfigsRequest) -> DescribeConfigsResourceResult {
     let synonyms = entry.synonyms.iter().map(|synonym| DescribeConfigsSynonym {
         name: synonym.name.into(),
         value: synonym.value.as_deref().map(Str::from),

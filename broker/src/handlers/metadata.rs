@@ -1,10 +1,17 @@
 //! Metadata, DescribeCluster and DescribeTopicPartitions: what there is, and who leads it.
+//!
+//! An answer about very many partitions is made beside the core. Clients ask for all topics at once, most of all when
+//! they all have to connect anew: that answer is kept for as long as the metadata stays what it is.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tarn_image::{PartitionRegistration, TopicImage, topic_name};
 use tarn_record::{BrokerId, PartitionIndex, TopicId};
+use tarn_runtime::blocking;
+use tarn_transport::Answer;
+use tarn_wire::frame::{Frame, encode_response};
 use tarn_wire::messages::describe_cluster_response::DescribeClusterBroker;
 use tarn_wire::messages::describe_topic_partitions_response::{
     Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
@@ -16,25 +23,98 @@ use tarn_wire::messages::{
     DescribeClusterRequest, DescribeClusterResponse, DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse, MetadataRequest, MetadataResponse,
 };
-use tarn_wire::{ErrorCode, RequestHeader, Str};
+use tarn_wire::{ErrorCode, Str};
 
 use crate::core::Core;
+use crate::dispatch::{Call, frame};
 use crate::internal_topics::is_internal;
-use crate::metadata_view::{MetadataView, Node};
+use crate::limits;
+use crate::metadata_view::MetadataView;
+use crate::node::Node;
 
 /// The endpoint types of brokers and controllers (KIP-919).
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;
 
-/// Serves Metadata to clients of `listener`.
-pub fn metadata(
-    core: &Rc<Core>,
-    header: &RequestHeader,
+/// Serves Metadata.
+pub async fn metadata(call: Call, request: MetadataRequest) -> Answer {
+    let version = call.header.api_version;
+    let question = Question {
+        view: call.core.view(),
+        node: call.core.node().clone(),
+        listener: call.listener.as_str().to_owned(),
+        version,
+        topics: asked(version, &request),
+    };
+    if !question.is_large() {
+        return frame(&call.header, &question.answer());
+    }
+    let made = match question.kept() {
+        Some(frame) => Ok(frame),
+        None => blocking(move || question.frame()).await.unwrap_or_else(|error| Err(error.to_string())),
+    };
+    match made {
+        Ok(frame) => Answer::Frame(frame.answering(call.header.correlation_id)),
+        Err(error) => Answer::Close(format!("the metadata could not be written: {error}")),
+    }
+}
+
+/// What a Metadata request comes to. Nothing else in it changes the answer.
+struct Question {
+    view: MetadataView,
+    node: Arc<Node>,
+    listener: String,
+    version: i16,
+    topics: Option<Vec<(Option<Str>, TopicId)>>,
+}
+
+impl Question {
+    /// True where the answer takes long to make.
+    fn is_large(&self) -> bool {
+        let mut left = limits::PARTITIONS_DESCRIBED_INLINE;
+        let mut is_too_much = |topic: &TopicImage| {
+            let size = topic.partitions.len().max(1);
+            left.checked_sub(size).map(|rest| left = rest).is_none()
+        };
+        match &self.topics {
+            None => self.view.topics().any(|topic| is_too_much(topic)),
+            Some(asked) => asked.iter().any(|(name, id)| {
+                find(&self.view, name.as_deref(), *id).is_ok_and(|topic| is_too_much(topic))
+            }),
+        }
+    }
+
+    fn answer(&self) -> MetadataResponse {
+        response(&self.view, &self.node, &self.listener, self.version, self.topics.as_deref())
+    }
+
+    /// The answer to who asked before, where it is to the same question.
+    fn kept(&self) -> Option<Frame> {
+        let kept = self.node.all_topics();
+        self.topics.is_none().then(|| kept.find(self.view.image(), &self.listener, self.version)).flatten()
+    }
+
+    /// The answer as it is sent. Who asked meanwhile may have had it made.
+    fn frame(&self) -> Result<Frame, String> {
+        if let Some(frame) = self.kept() {
+            return Ok(frame);
+        }
+        let frame = encode_response(0, self.version, &self.answer()).map_err(|error| error.to_string())?;
+        if self.topics.is_none() {
+            self.node.all_topics().keep(self.view.image(), &self.listener, self.version, frame.clone());
+        }
+        Ok(frame)
+    }
+}
+
+fn response(
+    view: &MetadataView,
+    node: &Node,
     listener: &str,
-    request: &MetadataRequest,
+    version: i16,
+    asked: Option<&[(Option<Str>, TopicId)]>,
 ) -> MetadataResponse {
-    let view = core.view();
-    let nodes: Vec<Node> = view.nodes(listener).into_iter().filter(|node| !node.fenced).collect();
+    let nodes: Vec<_> = view.nodes(listener).into_iter().filter(|node| !node.fenced).collect();
     let reachable: BTreeSet<BrokerId> = nodes.iter().map(|node| node.id).collect();
     let brokers = nodes.iter().map(|node| MetadataResponseBroker {
         node_id: node.id.0,
@@ -42,32 +122,35 @@ pub fn metadata(
         port: i32::from(node.port),
         rack: node.rack.as_deref().map(Str::from),
     });
-    let topic = |topic: &TopicImage| described(topic, &reachable, header.api_version);
-    let topics = match asked(header, request) {
+    let topic = |topic: &TopicImage| described(topic, &reachable, version);
+    let topics = match asked {
         None => view.topics().map(|found| topic(found)).collect(),
         Some(asked) => asked
-            .into_iter()
-            .map(|(name, id)| match find(&view, name.as_deref(), id) {
+            .iter()
+            .map(|(name, id)| match find(view, name.as_deref(), *id) {
                 Ok(found) => topic(found),
-                Err(error) => {
-                    MetadataResponseTopic { error_code: error.0, name, topic_id: id.0, ..Default::default() }
-                }
+                Err(error) => MetadataResponseTopic {
+                    error_code: error.0,
+                    name: name.clone(),
+                    topic_id: id.0,
+                    ..Default::default()
+                },
             })
             .collect(),
     };
     MetadataResponse {
         brokers: brokers.collect(),
-        cluster_id: Some(core.node().cluster_id().into()),
-        controller_id: core.node().broker_id().0,
+        cluster_id: Some(node.cluster_id().into()),
+        controller_id: node.broker_id().0,
         topics,
         ..Default::default()
     }
 }
 
 /// The topics asked for; `None` for all. In version 0 an empty list is all of them.
-fn asked(header: &RequestHeader, request: &MetadataRequest) -> Option<Vec<(Option<Str>, TopicId)>> {
+fn asked(version: i16, request: &MetadataRequest) -> Option<Vec<(Option<Str>, TopicId)>> {
     let topics = request.topics.as_ref()?;
-    if header.api_version == 0 && topics.is_empty() {
+    if version == 0 && topics.is_empty() {
         return None;
     }
     Some(topics.iter().map(|topic| (topic.name.clone(), TopicId(topic.topic_id))).collect())
@@ -176,8 +259,9 @@ pub fn topic_partitions(
         Some(cursor) => (cursor.topic_name.to_string(), cursor.partition_index),
         None => (String::new(), 0),
     };
+    // Of all topics no more than an answer takes is looked at: there may be very many.
     let names: BTreeSet<String> = match request.topics.as_slice() {
-        [] => view.topics().map(|topic| topic.name.to_string()).collect(),
+        [] => view.topics_from(&from_topic).take(limit + 1).map(|topic| topic.name.to_string()).collect(),
         named => named.iter().map(|topic| topic.name.to_string()).collect(),
     };
     let mut response = DescribeTopicPartitionsResponse::default();

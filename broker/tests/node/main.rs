@@ -5,6 +5,7 @@ mod configs;
 mod deleting;
 mod internal;
 mod loggers;
+mod many_partitions;
 mod metrics;
 mod mirror_forgotten;
 mod mirror_verbs;

@@ -121,7 +121,7 @@ impl Running {
         let stream = TcpStream::connect(self.address).expect("it listens");
         stream.set_nodelay(true).expect("a socket");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        Client { stream, id: id.to_owned(), correlation_id: 0 }
+        Client { stream, id: id.to_owned(), correlation_id: 0, answered: 0 }
     }
 
     /// Where a partition's log is.
@@ -197,6 +197,8 @@ pub(crate) struct Client {
     stream: TcpStream,
     id: String,
     correlation_id: i32,
+    /// The number of the newest answer: they come in order.
+    answered: i32,
 }
 
 impl Client {
@@ -220,7 +222,9 @@ impl Client {
         let mut frame = vec![0; i32::from_be_bytes(size) as usize];
         self.stream.read_exact(&mut frame).expect("it answers");
         let mut cursor = Cursor::new(Bytes::from(frame));
-        decode_response_header::<R::Response>(&mut cursor, version).expect("a response");
+        self.answered += 1;
+        let number = decode_response_header::<R::Response>(&mut cursor, version);
+        assert_eq!(number, Ok(self.answered));
         R::Response::decode(&mut cursor, version).expect("a response")
     }
 

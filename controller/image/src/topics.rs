@@ -6,6 +6,7 @@
 //! epoch with every change that names a leader.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::OrdMap;
@@ -98,6 +99,12 @@ impl Topics {
     /// All topics in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<TopicImage>> {
         self.by_name.values().filter_map(|id| self.by_id.get(id))
+    }
+
+    /// Those from the name `first` on.
+    pub fn iter_from(&self, first: &str) -> impl Iterator<Item = &Arc<TopicImage>> {
+        let from = self.by_name.range::<_, str>((Bound::Included(first), Bound::Unbounded));
+        from.filter_map(|(_, id)| self.by_id.get(id))
     }
 
     /// The topic, if any, that metrics could not tell from one called `name`: '.' and '_' look alike there.

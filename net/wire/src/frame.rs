@@ -56,7 +56,23 @@ pub struct Frame {
     pub len: usize,
 }
 
+/// A response begins with its size and the number of its request, in every version of its header.
+const RESPONSE_HEAD_BYTES: usize = 8;
+
 impl Frame {
+    /// The same response as the answer to another request of the same API and version. What it holds is shared.
+    ///
+    /// # Panics
+    /// Where it is no response in memory.
+    pub fn answering(&self, correlation_id: i32) -> Frame {
+        let Some((Part::Bytes(first), rest)) = self.parts.split_first() else { panic!("it has a head") };
+        let size = &first[..SIZE_BYTES];
+        let head = [size, &correlation_id.to_be_bytes()].concat().into();
+        let body = Part::Bytes(first.slice(RESPONSE_HEAD_BYTES..));
+        let parts = [Part::Bytes(head), body].into_iter().chain(rest.iter().cloned()).collect();
+        Frame { parts, len: self.len }
+    }
+
     /// All of it as one piece of memory; `None` where a part is in a file.
     pub fn to_bytes(&self) -> Option<bytes::Bytes> {
         parts::flatten(&self.parts)

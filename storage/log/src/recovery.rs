@@ -151,8 +151,8 @@ pub(crate) fn open(
     place_segments(&mut log, &listing, believed.recovery_point, now)?;
     let mut opener = Opener::new(&mut log, &mut report, &listing, mark.is_some());
     if opening.clean && opener.trust_files().is_ok() {
-        let saved_epochs = opener.saved_epochs.take();
-        finish(&mut log, &listing, saved_epochs.as_ref(), now)?;
+        let epochs_found = opener.epochs_found.take();
+        finish(&mut log, &listing, epochs_found, now)?;
         if log.recovery_point < opening.recovery_point {
             // The log was cut into a gap between batches, whose end nothing tells: what is appended from
             // there on was never synced.
@@ -167,7 +167,7 @@ pub(crate) fn open(
         return Ok((log, report));
     }
     opener.recover(on_disk)?;
-    let saved_epochs = opener.saved_epochs.take();
+    let epochs_found = opener.epochs_found.take();
     let said = mark.unwrap_or(TruncationMark { recovery_point: on_disk, start: TruncationMark::ANY_START });
     let until = said.until(opening.recovery_point, opening.log_start);
     // Where the checkpoint file is right about the start, the mark must not hold down what it says later.
@@ -180,7 +180,7 @@ pub(crate) fn open(
     if is_lower || mark.is_some() {
         log.dirt.truncation = Some(until);
     }
-    finish(&mut log, &listing, saved_epochs.as_ref(), now)?;
+    finish(&mut log, &listing, epochs_found, now)?;
     Ok((log, report))
 }
 

@@ -241,3 +241,14 @@ fn a_committed_offset_is_these_bytes() {
         0, 0, 0, 0, 0, 0, 0, 1,
     ]);
 }
+
+#[test]
+fn a_response_that_is_kept_answers_other_requests() {
+    let response = ApiVersionsResponse { error_code: 35, ..Default::default() };
+    for version in [0, 3] {
+        let kept = encode_response(0, version, &response).unwrap();
+        let sent = kept.answering(7);
+        assert_eq!(sent.to_bytes(), encode_response(7, version, &response).unwrap().to_bytes());
+        assert_eq!(sent.len, kept.len);
+    }
+}

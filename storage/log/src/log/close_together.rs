@@ -37,8 +37,8 @@ pub fn close_together(logs: Vec<&mut Log>, together: Together) -> Result<(), Log
 fn close_many(logs: Vec<&mut Log>) -> Result<(), LogError> {
     let mut closing = Vec::with_capacity(logs.len());
     for log in logs {
-        let Some(mut job) = log.write_closing()? else { continue };
-        if let Some(job) = &mut job {
+        let Some(job) = log.write_closing()? else { continue };
+        if let Some(job) = &job {
             job.stage_epochs()?;
         }
         closing.push(Closing { log, job });

@@ -118,9 +118,8 @@ impl FlushJob {
         self.epochs.is_some()
     }
 
-    /// Writes the epochs beside the file that they are to replace, where that says something else.
-    pub(super) fn stage_epochs(&mut self) -> Result<(), LogError> {
-        self.drop_saved_epochs();
+    /// Writes the epochs beside the file that they are to replace.
+    pub(super) fn stage_epochs(&self) -> Result<(), LogError> {
         let Some(epochs) = &self.epochs else { return Ok(()) };
         let path = self.home.path.join(EPOCHS_FILE);
         self.home.disk.write_beside(&path, epochs).map_err(|cause| LogError::io("write", &path, cause))
@@ -144,18 +143,7 @@ impl FlushJob {
         self.blocked.take().map_or(Ok(()), Err)
     }
 
-    /// Forgets the epochs that the file has: a log that was empty when it was recovered begins its epoch anew. Whatever
-    /// the file is called was on the disk before it was called so.
-    fn drop_saved_epochs(&mut self) {
-        let Some(epochs) = &self.epochs else { return };
-        let saved = self.home.disk.read_all(&self.home.path.join(EPOCHS_FILE));
-        if saved.is_ok_and(|saved| saved == *epochs) {
-            self.epochs = None;
-        }
-    }
-
-    fn save_epochs(&mut self) -> Result<(), LogError> {
-        self.drop_saved_epochs();
+    fn save_epochs(&self) -> Result<(), LogError> {
         let Some(epochs) = &self.epochs else { return Ok(()) };
         let path = self.home.path.join(EPOCHS_FILE);
         let written = self.home.disk.write_atomically(&path, epochs);
@@ -234,7 +222,9 @@ impl Log {
     }
 
     fn has_new_epochs(&self) -> bool {
-        self.dirt.epoch_changes != self.dirt.epoch_changes_saved
+        let has_changed = self.dirt.epoch_changes != self.dirt.epoch_changes_saved;
+        // A log that was empty when it was recovered begins its epoch anew, and there may be very many of these.
+        has_changed && self.dirt.epochs_found.as_deref() != Some(&self.epochs)
     }
 
     /// Cuts off what a failed write left, so that the job does not make it durable, and writes what the
@@ -263,6 +253,7 @@ impl Log {
             self.recovery_point = self.recovery_point.max(flushed.upto);
             self.dirt.recoverable_bytes = flushed.appended_bytes;
             self.dirt.epoch_changes_saved = flushed.epoch_changes;
+            self.dirt.epochs_found = None;
         }
         self.dirt.changes_saved = flushed.changes;
         self.dirt.inherited = false;

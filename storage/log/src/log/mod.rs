@@ -126,6 +126,9 @@ pub(crate) struct Dirt {
     /// Changes of the epochs, and how many of them the file has.
     pub(crate) epoch_changes: u32,
     pub(crate) epoch_changes_saved: u32,
+    /// What their file said when the log was opened, where that was not what is known since. It was on the disk
+    /// before it was called so.
+    pub(crate) epochs_found: Option<Box<EpochHistory>>,
     /// Another process wrote what is there and may not have synced its names: the first flush does.
     pub(crate) inherited: bool,
     /// The directory is new: neither its name nor `partition.metadata` was synced.

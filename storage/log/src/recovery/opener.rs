@@ -28,7 +28,7 @@ pub(super) struct Opener<'a> {
     /// The first segment that was checked.
     pub(super) checked_from: usize,
     /// What the file of the epochs says; `None` where there is none that can be read.
-    pub(super) saved_epochs: Option<EpochHistory>,
+    pub(super) epochs_found: Option<EpochHistory>,
 }
 
 /// How a segment turned out.
@@ -48,7 +48,7 @@ impl<'a> Opener<'a> {
         listing: &'a Listing,
         was_cut: bool,
     ) -> Opener<'a> {
-        Opener { log, report, listing, was_cut, wrote: false, checked_from: 0, saved_epochs: None }
+        Opener { log, report, listing, was_cut, wrote: false, checked_from: 0, epochs_found: None }
     }
 
     /// Takes the files for what they are.
@@ -242,7 +242,7 @@ impl<'a> Opener<'a> {
         if log.home.disk.exists(&path) {
             let bytes = log.home.disk.read_all(&path).map_err(|cause| LogError::io("read", &path, cause))?;
             if let Ok(epochs) = EpochHistory::from_checkpoint(&bytes) {
-                self.saved_epochs = Some(epochs.clone());
+                self.epochs_found = Some(epochs.clone());
                 log.epochs = epochs;
                 return Ok(());
             }
@@ -270,15 +270,19 @@ pub(super) fn is_loss(end: Offset, next: Offset, flushed: Offset) -> bool {
 pub(super) fn finish(
     log: &mut Log,
     listing: &Listing,
-    saved_epochs: Option<&EpochHistory>,
+    epochs_found: Option<EpochHistory>,
     now: Timestamp,
 ) -> Result<(), LogError> {
     if log.end < log.start {
         log.truncate_fully_and_start_at(log.start, now)?.removal.run()?;
     }
     log.epochs.confine(log.start, log.end);
-    let is_saved = saved_epochs.map_or(log.epochs.newest().is_none(), |saved| *saved == log.epochs);
-    log.dirt.epoch_changes += u32::from(!is_saved);
+    let is_as_found =
+        epochs_found.as_ref().map_or(log.epochs.newest().is_none(), |found| *found == log.epochs);
+    if !is_as_found {
+        log.dirt.epoch_changes += 1;
+        log.dirt.epochs_found = epochs_found.map(Box::new);
+    }
     log.expire_producers(now);
     let newest = listing.snapshots.range(..=log.end).next_back();
     for &offset in listing.snapshots.keys() {

@@ -1,0 +1,79 @@
+//! Answers that many clients get alike, kept encoded for as long as the metadata stays what it was.
+//!
+//! Where a source has failed over, every client asks for the same at once.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tarn_image::MetadataImage;
+use tarn_wire::frame::Frame;
+
+use crate::limits;
+
+/// The answers to one question, by listener and version. All are of one image.
+#[derive(Default)]
+pub struct KeptAnswers {
+    kept: Mutex<Vec<Kept>>,
+}
+
+struct Kept {
+    image: Arc<MetadataImage>,
+    listener: String,
+    version: i16,
+    frame: Frame,
+}
+
+impl KeptAnswers {
+    /// The answer that was made of this very image.
+    pub fn find(&self, image: &Arc<MetadataImage>, listener: &str, version: i16) -> Option<Frame> {
+        let kept = self.lock();
+        let is_it = |kept: &&Kept| kept.is_of(image) && kept.is_for(listener, version);
+        kept.iter().find(is_it).map(|kept| kept.frame.clone())
+    }
+
+    /// Keeps an answer, and none of another image.
+    pub fn keep(&self, image: &Arc<MetadataImage>, listener: &str, version: i16, frame: Frame) {
+        let mut kept = self.lock();
+        kept.retain(|kept| kept.is_of(image) && !kept.is_for(listener, version));
+        kept.truncate(limits::ANSWERS_KEPT - 1);
+        kept.insert(0, Kept { image: image.clone(), listener: listener.to_owned(), version, frame });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn is_of(&self, image: &Arc<MetadataImage>) -> bool {
+        Arc::ptr_eq(&self.image, image)
+    }
+
+    fn is_for(&self, listener: &str, version: i16) -> bool {
+        (&*self.listener, self.version) == (listener, version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_kept_for_its_image_listener_and_version_and_few_are() {
+        let (answers, image) = (KeptAnswers::default(), Arc::new(MetadataImage::default()));
+        let frame = |len| Frame { parts: Vec::new(), len };
+        answers.keep(&image, "PLAINTEXT", 12, frame(1));
+        answers.keep(&image, "PLAINTEXT", 12, frame(2));
+        answers.keep(&image, "SSL", 12, frame(3));
+        let found = |image: &Arc<_>, listener, version| {
+            answers.find(image, listener, version).map(|frame: Frame| frame.len)
+        };
+        assert_eq!((found(&image, "PLAINTEXT", 12), found(&image, "SSL", 12)), (Some(2), Some(3)));
+        assert_eq!(found(&image, "SSL", 11), None);
+        let later = Arc::new(MetadataImage::default());
+        assert_eq!(found(&later, "SSL", 12), None);
+        answers.keep(&later, "SSL", 12, frame(4));
+        assert_eq!(found(&image, "PLAINTEXT", 12), None, "the memory of the old image is free");
+        (0..10).for_each(|version| answers.keep(&later, "SSL", version, frame(5)));
+        assert_eq!(answers.lock().len(), limits::ANSWERS_KEPT);
+    }
+}
