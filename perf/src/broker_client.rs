@@ -51,6 +51,16 @@ impl BrokerClient {
         Fields::of_answer(&self.answer)?.count()
     }
 
+    /// Asks for the metadata of a topic, or of all (Metadata v1).
+    pub(crate) fn metadata(&mut self, topic: Option<&str>) -> io::Result<()> {
+        let mut request = Request::new(3, 1);
+        request.number32(topic.map_or(-1, |_| 1));
+        if let Some(topic) = topic {
+            request.string(topic);
+        }
+        self.ask(request)
+    }
+
     /// The end of each partition's log as a client sees it (ListOffsets v1); `None` where the broker does
     /// not lead it, or not yet.
     pub(crate) fn end_offsets(&mut self, topic: &str, partitions: usize) -> io::Result<Vec<Option<i64>>> {

@@ -37,6 +37,7 @@ use crate::runs::consume::ConsumeRun;
 use crate::runs::failover::FailoverRun;
 use crate::runs::lag::{LagPeer, LagRun};
 use crate::runs::mirror::MirrorRun;
+use crate::runs::partitions::PartitionsRun;
 use crate::runs::produce::{Load, ProduceRun};
 use crate::runs::restart::RestartRun;
 
@@ -58,6 +59,8 @@ enum Run {
     Failover(ManyArguments),
     /// Many mirrored partitions at rest: Tarn is stopped and killed, and started again
     Restart(ManyArguments),
+    /// Very many empty partitions on one Tarn: memory, starts, and answers about all of them
+    Partitions(PartitionsArguments),
     /// Producers with several requests under way: Tarn, Apache Kafka and a speed-of-light loop in turn
     Produce(ProduceArguments),
     /// Consumers that read what was written, from its first offset: the same three
@@ -184,6 +187,21 @@ struct ManyArguments {
 }
 
 #[derive(Args)]
+struct PartitionsArguments {
+    /// Topics that are made
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(2..))]
+    topics: u16,
+    /// Partitions of each
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
+    partitions: u16,
+    /// How often it is measured
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+#[derive(Args)]
 struct LoadArguments {
     /// MB (10^6 bytes) of values that are written each time
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -298,6 +316,10 @@ fn run(run: Run) -> Result<String> {
             let json = arguments.shared.json;
             arguments.restart_run()?.run().map(|report| printed(report, json))
         }
+        Run::Partitions(arguments) => {
+            let json = arguments.shared.json;
+            arguments.partitions_run()?.run().map(|report| printed(report, json))
+        }
         Run::Produce(arguments) => {
             let json = arguments.shared.json;
             arguments.produce_run()?.run().map(|report| printed(report, json))
@@ -354,6 +376,18 @@ impl LagArguments {
             kit: Kit::new(&shared.kit, &shared.root),
             tarn: shared.build(),
             root: shared.root,
+            work: shared.work,
+        })
+    }
+}
+
+impl PartitionsArguments {
+    fn partitions_run(self) -> Result<PartitionsRun> {
+        let shared = self.shared.whole()?;
+        Ok(PartitionsRun {
+            topics: ManyTopics::new(self.topics, self.partitions),
+            rounds: usize::from(self.rounds),
+            tarn: shared.build(),
             work: shared.work,
         })
     }

@@ -61,8 +61,21 @@ impl ManyTopics {
             .collect()
     }
 
+    /// The first half of them, and the others.
+    pub(crate) fn halves(&self) -> (ManyTopics, ManyTopics) {
+        let (first, second) = self.names.split_at(self.names.len() / 2);
+        let of = |names: &[String]| ManyTopics { names: names.to_vec(), partitions: self.partitions };
+        (of(first), of(second))
+    }
+
     /// Creates and fills them.
     pub(crate) fn create(&self, address: &str) -> Result<()> {
+        self.create_empty(address)?;
+        self.fill(address).doing(|| format!("filling {} topics at {address}", self.topics()))
+    }
+
+    /// Creates them, and waits until they are led.
+    pub(crate) fn create_empty(&self, address: &str) -> Result<()> {
         let create = || -> io::Result<()> {
             let mut broker = BrokerClient::connect(address)?;
             for names in self.names.chunks(TOPICS_AT_ONCE) {
@@ -71,8 +84,7 @@ impl ManyTopics {
             Ok(())
         };
         create().doing(|| format!("creating {} topics at {address}", self.topics()))?;
-        self.ends(address)?;
-        self.fill(address).doing(|| format!("filling {} topics at {address}", self.topics()))
+        self.ends(address).map(|_| ())
     }
 
     /// Where all partitions end, once all of them are led.

@@ -119,8 +119,17 @@ fn times(process: &str) -> Option<[f64; 4]> {
 
 /// The most memory that a running process has had resident; 0 where there is no such process.
 pub(crate) fn memory_peak_bytes(process: &str) -> u64 {
+    status_bytes(process, "VmHWM:")
+}
+
+/// The memory that a running process has resident; 0 where there is no such process.
+pub(crate) fn memory_bytes(process: &str) -> u64 {
+    status_bytes(process, "VmRSS:")
+}
+
+fn status_bytes(process: &str, what: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(what));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|number| number.parse().ok());
     kib.map_or(0, |kib: u64| kib * 1024)
 }

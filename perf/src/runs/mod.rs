@@ -7,6 +7,8 @@ pub(crate) mod lag;
 pub(crate) mod mirror;
 mod mirror_report;
 mod mirrored;
+pub(crate) mod partitions;
+mod partitions_report;
 pub(crate) mod produce;
 pub(crate) mod restart;
 mod restart_report;

@@ -152,7 +152,7 @@ pub(crate) fn open(
     let mut opener = Opener::new(&mut log, &mut report, &listing, mark.is_some());
     if opening.clean && opener.trust_files().is_ok() {
         let epochs_found = opener.epochs_found.take();
-        finish(&mut log, &listing, epochs_found, now)?;
+        finish(&mut log, &listing, epochs_found.as_ref(), now)?;
         if log.recovery_point < opening.recovery_point {
             // The log was cut into a gap between batches, whose end nothing tells: what is appended from
             // there on was never synced.
@@ -180,7 +180,7 @@ pub(crate) fn open(
     if is_lower || mark.is_some() {
         log.dirt.truncation = Some(until);
     }
-    finish(&mut log, &listing, epochs_found, now)?;
+    finish(&mut log, &listing, epochs_found.as_ref(), now)?;
     Ok((log, report))
 }
 

@@ -330,6 +330,7 @@ impl Log {
         let last = self.segments.len() - 1;
         self.segments[last].note(header, &self.config);
         self.note_epoch(header);
+        self.dirt.epoch_changes += u32::from(std::mem::take(&mut self.dirt.has_begun_epoch));
         if header.base_offset < self.start {
             self.epochs.advance_log_start(self.start);
         }

@@ -222,9 +222,7 @@ impl Log {
     }
 
     fn has_new_epochs(&self) -> bool {
-        let has_changed = self.dirt.epoch_changes != self.dirt.epoch_changes_saved;
-        // A log that was empty when it was recovered begins its epoch anew, and there may be very many of these.
-        has_changed && self.dirt.epochs_found.as_deref() != Some(&self.epochs)
+        self.dirt.epoch_changes != self.dirt.epoch_changes_saved
     }
 
     /// Cuts off what a failed write left, so that the job does not make it durable, and writes what the
@@ -253,7 +251,6 @@ impl Log {
             self.recovery_point = self.recovery_point.max(flushed.upto);
             self.dirt.recoverable_bytes = flushed.appended_bytes;
             self.dirt.epoch_changes_saved = flushed.epoch_changes;
-            self.dirt.epochs_found = None;
         }
         self.dirt.changes_saved = flushed.changes;
         self.dirt.inherited = false;

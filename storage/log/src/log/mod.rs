@@ -126,9 +126,8 @@ pub(crate) struct Dirt {
     /// Changes of the epochs, and how many of them the file has.
     pub(crate) epoch_changes: u32,
     pub(crate) epoch_changes_saved: u32,
-    /// What their file said when the log was opened, where that was not what is known since. It was on the disk
-    /// before it was called so.
-    pub(crate) epochs_found: Option<Box<EpochHistory>>,
+    /// An epoch was begun that has no batch yet.
+    pub(crate) has_begun_epoch: bool,
     /// Another process wrote what is there and may not have synced its names: the first flush does.
     pub(crate) inherited: bool,
     /// The directory is new: neither its name nor `partition.metadata` was synced.
@@ -261,14 +260,15 @@ impl Log {
         self.epochs.newest().unwrap_or(Epoch::NONE)
     }
 
-    /// Begins an epoch at the log end: when this broker becomes leader.
+    /// Begins an epoch at the log end: when this broker becomes leader. It is written down with its first batch: until
+    /// then it says nothing that a leader would not begin anew, and at a start every log has a new one.
     ///
     /// # Errors
     /// Where a newer epoch has begun.
     pub fn begin_epoch(&mut self, epoch: Epoch) -> Result<(), EpochError> {
         if self.epochs.newest() != Some(epoch) {
             self.epochs.begin(epoch, self.end)?;
-            self.dirt.epoch_changes += 1;
+            self.dirt.has_begun_epoch = true;
         }
         Ok(())
     }

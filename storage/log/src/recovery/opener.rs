@@ -270,19 +270,15 @@ pub(super) fn is_loss(end: Offset, next: Offset, flushed: Offset) -> bool {
 pub(super) fn finish(
     log: &mut Log,
     listing: &Listing,
-    epochs_found: Option<EpochHistory>,
+    epochs_found: Option<&EpochHistory>,
     now: Timestamp,
 ) -> Result<(), LogError> {
     if log.end < log.start {
         log.truncate_fully_and_start_at(log.start, now)?.removal.run()?;
     }
     log.epochs.confine(log.start, log.end);
-    let is_as_found =
-        epochs_found.as_ref().map_or(log.epochs.newest().is_none(), |found| *found == log.epochs);
-    if !is_as_found {
-        log.dirt.epoch_changes += 1;
-        log.dirt.epochs_found = epochs_found.map(Box::new);
-    }
+    let is_as_found = epochs_found.map_or(log.epochs.newest().is_none(), |found| *found == log.epochs);
+    log.dirt.epoch_changes += u32::from(!is_as_found);
     log.expire_producers(now);
     let newest = listing.snapshots.range(..=log.end).next_back();
     for &offset in listing.snapshots.keys() {
