@@ -40,7 +40,8 @@ use crate::sessions::{Session, SessionLimits, Sessions};
 use crate::topic_changes::TopicChanges;
 use crate::unopened::Unopened;
 use crate::{
-    cleaning, closing, dir_sizes, failing, flushing, limits, lookups, metrics, placing, stopping, truncating,
+    cleaning, closing, cold_reads, dir_sizes, failing, flushing, limits, lookups, metrics, placing, stopping,
+    truncating,
 };
 
 /// One core of a broker.
@@ -263,6 +264,9 @@ impl Core {
 
     /// Ends a session's interest on every core that has a part of it.
     pub fn close_interest_of(self: &Rc<Core>, session: &Session) {
+        if session.cores.is_empty() {
+            return;
+        }
         let (core, interest, owners) = (self.clone(), session.interest, session.cores.clone());
         spawn(Queue::Network, async move {
             for owner in owners {
@@ -318,7 +322,10 @@ impl Core {
                 let absence = |partition| self.absence(partition);
                 let _ = reply.fill(lookups::producers(&self.partitions(), &partitions, absence));
             }
-            Envelope::Fetch(read) => self.partitions().fetch(read, |partition| self.absence(partition)),
+            Envelope::Fetch(read) => {
+                let reads = self.partitions().fetch(read, |partition| self.absence(partition));
+                cold_reads::look_up(self, reads);
+            }
             Envelope::CloseInterest(interest) => self.partitions().close_interest(interest),
             Envelope::Arm(interest, wake) => self.partitions().arm(interest, &wake),
             Envelope::Offsets(queries, reply) => lookups::offsets(self, queries, reply),

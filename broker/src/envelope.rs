@@ -190,8 +190,17 @@ pub struct FetchRead {
     pub max_bytes: usize,
     /// How far to see.
     pub isolation: Isolation,
-    /// Where the answer goes: what the session does not know yet.
-    pub reply: ReplySlot<Vec<FetchedPartition>>,
+    /// Where the answer goes.
+    pub reply: ReplySlot<FetchAnswer>,
+}
+
+/// What a look at a fetch session has found.
+#[derive(Debug, Default)]
+pub struct FetchAnswer {
+    /// What the session does not know yet.
+    pub partitions: Vec<FetchedPartition>,
+    /// How many partitions are being looked up on the disk for it; each is news when that has ended.
+    pub lookups: usize,
 }
 
 /// A question of ListOffsets.

@@ -10,9 +10,10 @@
 //! * a watched partition is in the queue of news at most once, and a slot is used again only after it has
 //!   left the queue;
 //! * a partition leaves the queue only after it was read and had nothing the session lacks;
-//! * what was answered with records goes to the end of the queue, so that none starves.
+//! * what was answered with records goes to the end of the queue, and what had to be left out of an answer to its
+//!   front, so that none starves.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use tarn_log::FirstBatch;
 use tarn_record::{Epoch, Offset, TopicIdPartition};
@@ -68,6 +69,8 @@ pub struct FetchedPartition {
     pub diverging: Option<(Epoch, Offset)>,
     /// True where the client lacks records that it may see, sent with this or not.
     pub is_behind: bool,
+    /// How many bytes of the records are the first batch.
+    pub first_batch_bytes: usize,
     /// The records, as places in files.
     pub records: Records,
 }
@@ -84,6 +87,7 @@ impl FetchedPartition {
             aborted: None,
             diverging: None,
             is_behind: false,
+            first_batch_bytes: 0,
             records: Records::default(),
         }
     }
@@ -97,10 +101,47 @@ impl FetchedPartition {
 /// How much of an interest a fetch looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
+    /// The partitions that the request names, and no interest in them is kept: who finds enough at once need not be
+    /// told later.
+    Once,
     /// Every partition, in the order in which the session named them: a full fetch.
     All,
     /// Only those with news: an incremental fetch.
     News,
+}
+
+/// The room that is left in an answer.
+#[derive(Debug)]
+pub struct Room {
+    left: usize,
+    first: FirstBatch,
+}
+
+impl Room {
+    /// About `max_bytes`, or one batch that is larger.
+    pub fn of(max_bytes: usize) -> Room {
+        Room { left: max_bytes, first: FirstBatch::MayBeLarger }
+    }
+
+    /// True where not one batch more has room.
+    fn is_full(&self) -> bool {
+        self.left == 0 && self.first == FirstBatch::MustFit
+    }
+
+    /// Has a partition read: `read` is told how many bytes may follow, and whether a first batch may be larger
+    /// than that.
+    pub fn fill(
+        &mut self,
+        wanted: &Wanted,
+        read: impl FnOnce(usize, FirstBatch) -> FetchedPartition,
+    ) -> FetchedPartition {
+        let found = read(self.left.min(wanted.max_bytes as usize), self.first);
+        if !found.records.is_empty() {
+            self.left = self.left.saturating_sub(found.records.len());
+            self.first = FirstBatch::MustFit;
+        }
+        found
+    }
 }
 
 /// One partition of an interest, with what the session has been told of it: the high watermark and the log
@@ -220,14 +261,17 @@ impl<W> Interests<W> {
             .collect()
     }
 
-    /// Takes back an answer that did not fit the response: the session has not been told.
-    pub fn requeue(&mut self, id: InterestId, partition: TopicIdPartition) {
+    /// Takes back answers that did not fit the response: the session has not been told, and they are the first of
+    /// the next one.
+    pub fn requeue(&mut self, id: InterestId, partitions: &[TopicIdPartition]) {
         let Some((_, interest)) = self.get_mut(id) else { return };
-        let Some(slot) = interest.watched.find(&partition) else { return };
-        if let Some(watched) = interest.watched.get_mut(slot) {
-            watched.told = UNTOLD;
+        let slots: Vec<u32> = partitions.iter().filter_map(|one| interest.watched.find(one)).collect();
+        for slot in &slots {
+            if let Some(watched) = interest.watched.get_mut(*slot) {
+                watched.told = UNTOLD;
+            }
         }
-        interest.queue(slot);
+        interest.queue_first(&slots);
     }
 
     /// The partition that `watcher` is on has news. Returns the wake-up of a session that waits.
@@ -239,6 +283,13 @@ impl<W> Interests<W> {
         if std::mem::take(&mut interest.armed) { Some(&interest.wake) } else { None }
     }
 
+    /// The same of a partition for one session.
+    pub fn has_news_of(&mut self, id: InterestId, partition: TopicIdPartition) -> Option<&W> {
+        let (interest, found) = self.get_mut(id)?;
+        let slot = found.watched.find(&partition)?;
+        self.has_news(Watcher { interest, slot })
+    }
+
     /// From now on news wakes the session, once. False where something has happened since the last fetch, or
     /// there is no such interest. What the last fetch found and had to leave is no news.
     pub fn arm(&mut self, id: InterestId) -> bool {
@@ -247,8 +298,7 @@ impl<W> Interests<W> {
         interest.armed
     }
 
-    /// Reads what the session lacks, at most about `max_bytes` of it: `read` is told how many bytes may
-    /// follow, and whether a first batch may be larger than that.
+    /// Reads what the session lacks, at most about `max_bytes` of it; `read` is told what [`Room::fill`] says.
     pub fn fetch(
         &mut self,
         id: InterestId,
@@ -262,11 +312,10 @@ impl<W> Interests<W> {
         if scope == Scope::All {
             interest.queue_all();
         }
-        let mut left = max_bytes;
-        let mut first = FirstBatch::MayBeLarger;
-        let mut fetched = Vec::new();
+        let mut room = Room::of(max_bytes);
+        let (mut fetched, mut unserved) = (Vec::new(), Vec::new());
         for _ in 0..interest.news.len() {
-            if left == 0 && first == FirstBatch::MustFit && scope == Scope::News {
+            if room.is_full() && scope == Scope::News {
                 break;
             }
             let Some(slot) = interest.news.pop_front() else { break };
@@ -274,21 +323,20 @@ impl<W> Interests<W> {
                 interest.watched.release(slot);
                 continue;
             };
-            let limit = left.min(watched.wanted.max_bytes as usize);
-            let found = read(watched.partition, &watched.wanted, limit, first);
+            let Watched { partition, wanted, .. } = *watched;
             watched.in_news = false;
-            if !found.records.is_empty() {
-                left = left.saturating_sub(found.records.len());
-                first = FirstBatch::MustFit;
-            }
-            if found.is_behind || found.is_urgent() {
+            let found = room.fill(&wanted, |limit, first| read(partition, &wanted, limit, first));
+            if found.is_urgent() || found.is_behind && !found.records.is_empty() {
                 interest.queue(slot);
+            } else if found.is_behind {
+                unserved.push(slot);
             }
             if scope == Scope::All || interest.tells(slot, &found) {
                 interest.told(slot, &found);
                 fetched.push(found);
             }
         }
+        interest.queue_first(&unserved);
         fetched
     }
 
@@ -317,6 +365,21 @@ impl<W> Interest<W> {
         }
     }
 
+    /// Puts these in front of all others, in their order.
+    fn queue_first(&mut self, slots: &[u32]) {
+        let is_queued = |slot: &u32| self.watched.get(*slot).is_some_and(|watched| watched.in_news);
+        if slots.iter().any(is_queued) {
+            let first: HashSet<u32> = slots.iter().copied().collect();
+            self.news.retain(|slot| !first.contains(slot));
+        }
+        for slot in slots.iter().rev() {
+            if let Some(watched) = self.watched.get_mut(*slot) {
+                watched.in_news = true;
+                self.news.push_front(*slot);
+            }
+        }
+    }
+
     fn queue_all(&mut self) {
         for slot in std::mem::take(&mut self.news) {
             match self.watched.get_mut(slot) {
@@ -342,226 +405,4 @@ impl<W> Interest<W> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use bytes::Bytes;
-    use tarn_record::{PartitionIndex, TopicId};
-
-    #[test]
-    fn a_quiet_session_reads_nothing() {
-        let mut world = World::with(3);
-        assert_eq!(world.fetch(Scope::All, 100), [0, 1, 2]);
-        assert_eq!(world.fetch(Scope::News, 100), [0; 0]);
-        assert_eq!(world.reads, 3, "nothing happened since the full fetch");
-    }
-
-    #[test]
-    fn an_append_wakes_a_waiting_session_once() {
-        let mut world = World::with(2);
-        world.fetch(Scope::All, 100);
-        world.fetch(Scope::News, 100);
-        assert!(world.interests.arm(world.id));
-        assert_eq!(world.append(1, 10), Some("wake"));
-        assert_eq!(world.append(1, 10), None);
-        assert_eq!(world.append(0, 10), None);
-        assert!(!world.interests.arm(world.id), "there is news to read first");
-        assert_eq!(world.fetch(Scope::News, 100), [1, 0]);
-    }
-
-    #[test]
-    fn records_that_are_too_few_to_answer_with_are_read_once_until_there_are_more() {
-        let mut world = World::with(1);
-        world.append(0, 10);
-        assert_eq!(world.fetch(Scope::News, 100), [0]);
-        assert!(world.interests.arm(world.id), "what was read already is no news");
-        assert_eq!(world.append(0, 10), Some("wake"));
-        assert_eq!(world.fetch(Scope::News, 100), [0]);
-    }
-
-    #[test]
-    fn records_are_sent_again_until_the_session_moves_on() {
-        let mut world = World::with(1);
-        world.append(0, 10);
-        assert_eq!(world.fetch(Scope::News, 100), [0]);
-        assert_eq!(world.fetch(Scope::News, 100), [0]);
-        world.move_on(0, 10);
-        assert_eq!(world.fetch(Scope::News, 100), [0; 0]);
-        assert_eq!(world.fetch(Scope::News, 100), [0; 0]);
-    }
-
-    #[test]
-    fn a_partition_that_was_served_waits_behind_the_others() {
-        let mut world = World::with(3);
-        for partition in 0..3 {
-            world.append(partition, 10);
-        }
-        assert_eq!(world.fetch(Scope::News, 10), [0]);
-        assert_eq!(world.fetch(Scope::News, 10), [1]);
-        assert_eq!(world.fetch(Scope::News, 10), [2]);
-        assert_eq!(world.fetch(Scope::News, 10), [0]);
-    }
-
-    #[test]
-    fn a_session_that_asks_for_no_bytes_gets_the_first_batch_all_the_same() {
-        let mut world = World::with(3);
-        world.fetch(Scope::All, 0);
-        world.append(1, 10);
-        world.append(2, 10);
-        assert_eq!(world.fetch(Scope::News, 0), [1], "one batch a fetch, as KIP-74 promises");
-        world.move_on(1, 10);
-        assert_eq!(world.fetch(Scope::News, 0), [2]);
-    }
-
-    #[test]
-    fn what_a_full_fetch_had_no_room_for_is_sent_by_the_next() {
-        let mut world = World::with(2);
-        world.append(0, 10);
-        world.append(1, 10);
-        assert_eq!(world.fetch(Scope::All, 10), [0, 1], "a full fetch answers all, with what fits");
-        world.move_on(0, 10);
-        assert_eq!(world.fetch(Scope::News, 10), [1]);
-    }
-
-    #[test]
-    fn what_did_not_fit_the_response_is_told_again() {
-        let mut world = World::with(1);
-        assert_eq!(world.fetch(Scope::All, 100), [0]);
-        world.fetch(Scope::News, 100);
-        let partition = world.partition(0);
-        world.interests.requeue(world.id, partition);
-        assert_eq!(world.fetch(Scope::News, 100), [0]);
-    }
-
-    #[test]
-    fn a_forgotten_partition_has_no_news() {
-        let mut world = World::with(2);
-        let partition = world.partition(0);
-        let watcher = world.interests.forget(world.id, partition).expect("it was watched");
-        assert_eq!(world.interests.has_news(watcher), None);
-        assert_eq!(world.fetch(Scope::All, 100), [1]);
-    }
-
-    #[test]
-    fn a_slot_that_is_still_in_the_queue_is_not_given_away() {
-        let mut world = World::with(2);
-        world.fetch(Scope::All, 100);
-        world.append(0, 10);
-        let (forgotten, new) = (world.partition(0), world.partition(2));
-        world.interests.forget(world.id, forgotten);
-        world.ends.push(10);
-        assert!(world.interests.upsert(world.id, new, wanted(0)).is_some());
-        assert_eq!(world.fetch(Scope::News, 10), [2]);
-        world.move_on(2, 10);
-        assert_eq!(world.fetch(Scope::News, 100), [0; 0]);
-        assert_eq!(world.reads, 2 + 2, "each reading had a reason");
-        assert!(world.interests.upsert(world.id, forgotten, wanted(10)).is_some());
-        assert_eq!(world.fetch(Scope::All, 100), [0, 1, 2], "the slot is used again");
-    }
-
-    #[test]
-    fn what_is_left_of_many_partitions_keeps_its_news_in_less_room() {
-        let mut world = World::with(1000);
-        world.fetch(Scope::All, 100);
-        for partition in 1..999 {
-            world.append(partition, 10);
-            let forgotten = world.partition(partition as i32);
-            world.interests.forget(world.id, forgotten);
-        }
-        world.append(999, 10);
-        let moved = world.interests.compact(world.id);
-        assert_eq!(moved.len(), 2);
-        for (partition, before, now) in moved {
-            let at = partition.partition.0 as usize;
-            assert_eq!(std::mem::replace(&mut world.watchers[at], now), before);
-        }
-        let interest = world.interests.interests.values().next().expect("it is open");
-        assert_eq!((interest.watched.slots(), interest.news.len()), (2, 1));
-        assert_eq!(world.fetch(Scope::News, 100), [999]);
-        world.append(0, 10);
-        assert_eq!(world.fetch(Scope::News, 100), [999, 0]);
-    }
-
-    #[test]
-    fn a_partition_of_a_session_takes_few_bytes() {
-        assert_eq!(size_of::<Option<Watched>>(), 64);
-        assert_eq!(size_of::<Watcher>(), 8);
-    }
-
-    #[test]
-    fn a_closed_interest_is_never_found_again() {
-        let mut world = World::with(1);
-        let closed = world.id;
-        let watchers = world.interests.close(closed);
-        assert_eq!(watchers.len(), 1);
-        world.interests.open(InterestId(2), "other", 0);
-        assert_eq!(world.interests.has_news(watchers[0].1), None);
-        assert_eq!(world.fetch(Scope::All, 100), [0; 0]);
-    }
-
-    /// A session with partitions whose logs are only lengths.
-    struct World {
-        topic: TopicId,
-        interests: Interests<&'static str>,
-        id: InterestId,
-        ends: Vec<i64>,
-        watchers: Vec<Watcher>,
-        reads: usize,
-    }
-
-    impl World {
-        fn with(partitions: i32) -> World {
-            let mut interests = Interests::default();
-            let id = InterestId(1);
-            interests.open(id, "wake", 0);
-            let (topic, ends) = (TopicId::random(), vec![0; partitions as usize]);
-            let mut world = World { topic, interests, id, ends, watchers: Vec::new(), reads: 0 };
-            for partition in 0..partitions {
-                let (named, wanted) = (world.partition(partition), wanted(0));
-                world.watchers.push(world.interests.upsert(id, named, wanted).expect("it is new"));
-            }
-            world
-        }
-
-        fn partition(&self, partition: i32) -> TopicIdPartition {
-            TopicIdPartition { topic_id: self.topic, partition: PartitionIndex(partition) }
-        }
-
-        fn append(&mut self, partition: usize, records: i64) -> Option<&'static str> {
-            self.ends[partition] += records;
-            self.interests.has_news(self.watchers[partition]).copied()
-        }
-
-        fn move_on(&mut self, partition: i32, offset: i64) {
-            let named = self.partition(partition);
-            assert_eq!(self.interests.upsert(self.id, named, wanted(offset)), None);
-        }
-
-        fn fetch(&mut self, scope: Scope, max_bytes: usize) -> Vec<i32> {
-            let (ends, reads) = (&self.ends, &mut self.reads);
-            let fetched =
-                self.interests.fetch(self.id, scope, max_bytes, |partition, wanted, limit, first| {
-                    *reads += 1;
-                    let end = ends[partition.partition.0 as usize];
-                    let limit = if first == FirstBatch::MayBeLarger { limit.max(1) } else { limit };
-                    let length = (end - wanted.fetch_offset.0).min(limit as i64) as usize;
-                    FetchedPartition {
-                        high_watermark: Offset(end),
-                        log_start: Offset(0),
-                        is_behind: wanted.fetch_offset.0 < end,
-                        records: Records::from(Bytes::from(vec![0; length])),
-                        ..FetchedPartition::failed(partition, ErrorCode::NONE)
-                    }
-                });
-            fetched.iter().map(|found| found.partition.partition.0).collect()
-        }
-    }
-
-    fn wanted(offset: i64) -> Wanted {
-        Wanted {
-            fetch_offset: Offset(offset),
-            max_bytes: 1000,
-            current_leader_epoch: Epoch::NONE,
-            last_fetched_epoch: Epoch::NONE,
-        }
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ mod admin;
 pub mod broker;
 pub mod cleaning;
 mod closing;
+pub mod cold_reads;
 mod connections;
 pub mod coordinators;
 pub mod core;

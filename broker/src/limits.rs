@@ -43,6 +43,10 @@ pub const CLEANER_PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest that a produce request waits for its high watermark, whatever it asks for.
 pub const PRODUCE_WAIT_MS_MAX: u64 = 300_000;
 
+/// How long a fetch that has nothing to send waits for the disk, whatever it says itself: the time in which Kafka's
+/// clients expect an answer.
+pub const COLD_READ_WAIT_MAX: Duration = Duration::from_secs(30);
+
 /// Markers that a core appends before it serves others.
 pub const MARKERS_PER_ENVELOPE: usize = 1024;
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use tarn_log::FileSlice;
+use tarn_log::{FileSlice, ReadFrom};
 use tarn_wire::{FilePart, FileRange, Part};
 
 #[derive(Debug)]
@@ -12,7 +12,11 @@ struct LogRange(FileSlice);
 
 impl FileRange for LogRange {
     fn open(&self) -> io::Result<Arc<File>> {
-        self.0.open_file()
+        self.0.open_file(ReadFrom::Disk)
+    }
+
+    fn open_cached(&self) -> io::Result<Arc<File>> {
+        self.0.open_file(ReadFrom::Memory)
     }
 
     fn is_current(&self) -> bool {

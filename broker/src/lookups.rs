@@ -12,7 +12,7 @@ use tarn_mirror::local_cluster::{
 };
 use tarn_record::{BatchHeader, Epoch, Offset, ProducerId, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
-use tarn_runtime::{Queue, blocking, blocking_long, spawn};
+use tarn_runtime::{Queue, blocking, blocking_long, blocking_read, spawn};
 use tarn_wire::ErrorCode;
 
 use crate::core::Core;
@@ -29,7 +29,7 @@ pub(crate) fn offsets(core: &Rc<Core>, queries: Vec<OffsetQuery>, reply: ReplySl
     }
     let core = core.clone();
     spawn(Queue::Network, async move {
-        let searched = blocking(move || found.into_iter().map(Looked::finish).collect()).await;
+        let searched = blocking_read(move || found.into_iter().map(Looked::finish).collect()).await;
         let Ok(mut answers) = searched else { return };
         // What was found in a log that has gone meanwhile, or not found any more, is no answer.
         for answer in &mut answers as &mut Vec<OffsetAnswer> {

@@ -19,6 +19,7 @@ use tarn_record::TopicIdPartition;
 use tarn_runtime::channel::Flag;
 use tarn_wire::ErrorCode;
 
+use crate::cold_reads::ColdReads;
 use crate::interest::Interests;
 use crate::limits;
 use crate::metrics::Traffic;
@@ -39,6 +40,7 @@ mod mirroring;
 pub struct Partitions {
     replicas: HashMap<TopicIdPartition, Replica>,
     interests: Interests<Flag>,
+    cold_reads: ColdReads,
     waiting: Waiting<WaitingProduce>,
     dirty: HashSet<TopicIdPartition>,
     flushing: HashSet<TopicIdPartition>,
@@ -53,6 +55,7 @@ impl Default for Partitions {
         Partitions {
             replicas: HashMap::new(),
             interests: Interests::default(),
+            cold_reads: ColdReads::default(),
             waiting: Waiting::new(limits::WAITING_PRODUCES_PER_CORE),
             dirty: HashSet::new(),
             flushing: HashSet::new(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tarn_log::{AgeSearch, Ages};
 use tarn_record::{Timestamp, TopicIdPartition};
-use tarn_runtime::{blocking, sleep, wall_clock_ms, yield_if_needed};
+use tarn_runtime::{blocking_read, sleep, wall_clock_ms, yield_if_needed};
 use tracing::warn;
 
 use crate::core::Core;
@@ -55,7 +55,7 @@ async fn check(core: &Rc<Core>, partition: TopicIdPartition) {
 }
 
 async fn look_up(partition: TopicIdPartition, search: AgeSearch) -> Option<Ages> {
-    let found = blocking(move || search.run()).await;
+    let found = blocking_read(move || search.run()).await;
     match found {
         Ok(Ok(found)) if !found.is_empty() => Some(found),
         Ok(Ok(_)) => None,

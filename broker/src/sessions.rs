@@ -9,23 +9,25 @@
 //! * an id is positive and not in use when it is given out;
 //! * a session's epoch goes 1, 2, …, `i32::MAX`, 1, …: a request with any other is refused;
 //! * the cache never holds more sessions than its limit, nor sessions with more partitions than theirs; a
-//!   session is evicted only after two minutes unused.
+//!   session is evicted only after two minutes unused, or two minutes after it began for one that is to name more
+//!   partitions.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tarn_record::TopicIdPartition;
 use tarn_runtime::CoreId;
 use tarn_runtime::channel::Flag;
 use tarn_wire::ErrorCode;
 
-use crate::interest::InterestId;
+use crate::interest::{InterestId, Wanted};
 use crate::named::{NamedPartitions, TopicNaming};
 
 /// The request of a client that wants no session, or wants its session closed.
 pub const FINAL_EPOCH: i32 = -1;
 /// The request of a client that wants a new session.
 pub const INITIAL_EPOCH: i32 = 0;
-/// How long a session must have been unused before another may take its place.
+/// How long a session must have been unused before another may take its place, and how long it must have been there
+/// before a larger one may.
 pub const EVICTION_MS: u64 = 120_000;
 
 const CORE_BITS: u32 = 10;
@@ -49,11 +51,27 @@ pub struct Session {
     pub cores: BTreeSet<CoreId>,
     /// Wakes the session where it waits.
     pub wake: Flag,
-    /// What was found and did not fit the last response.
-    pub requeue: Vec<TopicIdPartition>,
+    /// What the owning cores are still to be told.
+    pub untold: Changes,
+    /// The last response was as full as it may be: it suffices to ask one core after the other.
+    pub is_behind: bool,
+    /// The core that was asked alone last.
+    pub asked_last: Option<CoreId>,
+    created_ms: u64,
     last_used_ms: u64,
     /// The partitions that the cache counts for it.
     counted: usize,
+}
+
+/// What the cores that own a session's partitions are to be told of it: what is forgotten first.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// What is wanted of partitions, in the order in which it was said.
+    pub upserts: Vec<(TopicIdPartition, Wanted)>,
+    /// What is not wanted any more.
+    pub forgets: Vec<TopicIdPartition>,
+    /// What was found and did not fit the response.
+    pub requeue: Vec<TopicIdPartition>,
 }
 
 /// What a cache holds at most.
@@ -77,7 +95,52 @@ pub struct Sessions {
     in_hand: BTreeSet<i32>,
 }
 
+impl Changes {
+    /// Takes partitions out that are not wanted any more, though it was said before that they are.
+    pub fn forget(&mut self, forgotten: &HashSet<TopicIdPartition>) {
+        if !forgotten.is_empty() {
+            self.upserts.retain(|(partition, _)| !forgotten.contains(partition));
+            self.forgets.extend(forgotten);
+        }
+    }
+
+    /// Adds what was taken out to be told, and was not.
+    fn put_back(&mut self, untold: Changes) {
+        self.upserts.extend(untold.upserts);
+        self.forgets.extend(untold.forgets);
+        self.requeue.extend(untold.requeue);
+    }
+}
+
 impl Session {
+    /// What each owning core is to be told; it is told once.
+    pub fn take_changes(&mut self, owner: impl Fn(TopicIdPartition) -> CoreId) -> BTreeMap<CoreId, Changes> {
+        let mut changes: BTreeMap<CoreId, Changes> = BTreeMap::new();
+        let Changes { upserts, forgets, requeue } = std::mem::take(&mut self.untold);
+        for (partition, wanted) in upserts {
+            changes.entry(owner(partition)).or_default().upserts.push((partition, wanted));
+        }
+        for partition in forgets {
+            changes.entry(owner(partition)).or_default().forgets.push(partition);
+        }
+        for partition in requeue {
+            changes.entry(owner(partition)).or_default().requeue.push(partition);
+        }
+        changes
+    }
+
+    /// These cores are told with a later request.
+    pub fn tell_later(&mut self, changes: BTreeMap<CoreId, Changes>) {
+        changes.into_values().for_each(|changes| self.untold.put_back(changes));
+    }
+
+    /// Whose turn it is to be asked alone: each of these cores once before any of them again.
+    pub fn turn_of(&mut self, owners: &BTreeSet<CoreId>) -> Option<CoreId> {
+        let after = self.asked_last.and_then(|last| owners.iter().find(|owner| **owner > last));
+        self.asked_last = after.or(owners.first()).copied();
+        self.asked_last
+    }
+
     /// The session of a request that wants none.
     pub fn of_one_request(interest: InterestId, naming: TopicNaming, named: NamedPartitions) -> Session {
         Session {
@@ -88,7 +151,10 @@ impl Session {
             interest,
             cores: BTreeSet::new(),
             wake: Flag::default(),
-            requeue: Vec::new(),
+            untold: Changes::default(),
+            is_behind: false,
+            asked_last: None,
+            created_ms: 0,
             last_used_ms: 0,
             counted: 0,
         }
@@ -118,19 +184,25 @@ impl Sessions {
         self.len() == 0
     }
 
-    /// Makes a session, unless the cache is full of sessions in use. The session that had to go for it,
-    /// if any, comes with it: its interest is to be closed.
+    /// Makes a session that is to name so many partitions, unless the cache is full of sessions in use. The session
+    /// that had to go for it, if any, comes with it: its interest is to be closed.
     pub fn create(
         &mut self,
         interest: InterestId,
         naming: TopicNaming,
         named: NamedPartitions,
+        partitions: usize,
         now_ms: u64,
     ) -> Option<(Session, Option<Session>)> {
-        let evicted = if self.len() >= self.limits.sessions { Some(self.evict(now_ms)?) } else { None };
+        let evicted = if self.len() >= self.limits.sessions {
+            Some(self.evict(now_ms).or_else(|| self.evict_smaller(partitions, now_ms))?)
+        } else {
+            None
+        };
         let id = self.unused_id();
         self.in_hand.insert(id);
-        Some((Session { id, ..Session::of_one_request(interest, naming, named) }, evicted))
+        let session = Session::of_one_request(interest, naming, named);
+        Some((Session { id, created_ms: now_ms, ..session }, evicted))
     }
 
     /// The session of an incremental request, its epoch moved on: no second request can have it before it
@@ -203,6 +275,15 @@ impl Sessions {
         if now_ms.saturating_sub(last_used_ms) < EVICTION_MS { None } else { self.remove(id) }
     }
 
+    /// The smallest session goes that is not new and names fewer partitions: naming them each time would cost less.
+    fn evict_smaller(&mut self, partitions: usize, now_ms: u64) -> Option<Session> {
+        let is_new = |session: &Session| now_ms.saturating_sub(session.created_ms) <= EVICTION_MS;
+        let old = self.sessions.values().filter(|session| !is_new(session));
+        let smallest = old.min_by_key(|session| (session.named.len(), session.id))?;
+        let (id, named) = (smallest.id, smallest.named.len());
+        if named < partitions { self.remove(id) } else { None }
+    }
+
     fn unused_id(&mut self) -> i32 {
         loop {
             self.next_serial = (self.next_serial + 1) & ((1 << SERIAL_BITS) - 1);
@@ -218,11 +299,50 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interest::Wanted;
     use crate::named::{Lookup, TopicKey};
     use tarn_record::{Epoch, Offset, PartitionIndex, TopicId};
 
     const BY_ID: TopicNaming = TopicNaming::ById;
+
+    #[test]
+    fn every_core_has_its_turn_before_one_has_it_again() {
+        let mut session = a_session();
+        let turns = |session: &mut Session, owners: &[u16]| {
+            let owners = owners.iter().map(|core| CoreId(*core)).collect();
+            session.turn_of(&owners).map(|core| core.0)
+        };
+        let all = [1, 3, 5];
+        assert_eq!([(); 4].map(|()| turns(&mut session, &all)), [Some(1), Some(3), Some(5), Some(1)]);
+        assert_eq!(turns(&mut session, &[0, 5]), Some(5), "whoever is next of those that are left");
+        assert_eq!(turns(&mut session, &[]), None);
+    }
+
+    #[test]
+    fn what_a_core_was_not_told_in_its_turn_it_is_told_later_but_for_what_was_forgotten_since() {
+        let mut session = a_session();
+        let of = |partition| TopicIdPartition {
+            topic_id: TopicId(uuid::Uuid::from_u128(7)),
+            partition: PartitionIndex(partition),
+        };
+        let owner = |partition: TopicIdPartition| CoreId(partition.partition.0 as u16 % 2);
+        session.untold.upserts = (0..4).map(|partition| (of(partition), wanted())).collect();
+        session.untold.requeue = vec![of(1)];
+        let mut changes = session.take_changes(owner);
+        assert!(session.untold.upserts.is_empty(), "it is told once");
+        let told: Vec<_> = changes.remove(&CoreId(0)).unwrap().upserts.into_iter().map(|one| one.0).collect();
+        assert_eq!(told, [of(0), of(2)]);
+        session.tell_later(changes);
+        session.untold.forget(&HashSet::from([of(1)]));
+        let mut changes = session.take_changes(owner);
+        let Changes { upserts, forgets, requeue } = changes.remove(&CoreId(1)).unwrap();
+        let upserts: Vec<_> = upserts.into_iter().map(|one| one.0).collect();
+        assert_eq!((upserts, forgets, requeue), (vec![of(3)], vec![of(1)], vec![of(1)]));
+        assert!(changes.is_empty());
+    }
+
+    fn a_session() -> Session {
+        Session::of_one_request(InterestId(1), BY_ID, NamedPartitions::new(0))
+    }
 
     #[test]
     fn a_session_is_taken_one_epoch_at_a_time() {
@@ -242,7 +362,7 @@ mod tests {
         let session = sessions.take(id, 1, BY_ID).expect("it is there");
         assert_eq!(sessions.take(id, 2, BY_ID).err(), Some(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
         assert!(
-            sessions.create(InterestId(0), BY_ID, NamedPartitions::new(0), EVICTION_MS * 2).is_none(),
+            sessions.create(InterestId(0), BY_ID, NamedPartitions::new(0), 1, EVICTION_MS * 2).is_none(),
             "it counts, and is in use"
         );
         sessions.give_back(session, 0);
@@ -274,14 +394,34 @@ mod tests {
         let mut sessions = sessions(0, 2);
         let (old, young) = (create(&mut sessions, 0), create(&mut sessions, 1000));
         assert!(
-            sessions.create(InterestId(0), BY_ID, NamedPartitions::new(0), EVICTION_MS - 1).is_none(),
+            sessions.create(InterestId(0), BY_ID, NamedPartitions::new(0), 1, EVICTION_MS - 1).is_none(),
             "both are in use"
         );
         let (_, evicted) = sessions
-            .create(InterestId(0), BY_ID, NamedPartitions::new(0), EVICTION_MS)
+            .create(InterestId(0), BY_ID, NamedPartitions::new(0), 1, EVICTION_MS)
             .expect("one is unused");
         assert_eq!(evicted.map(|session| session.id), Some(old));
         assert_eq!(serve(&mut sessions, young, 1), Ok(2));
+    }
+
+    #[test]
+    fn a_larger_session_takes_the_place_of_a_smaller_one_that_is_not_new() {
+        let mut sessions = sessions(0, 2);
+        let (small, large) = (create(&mut sessions, 0), create(&mut sessions, 0));
+        grow(&mut sessions, small, 10, EVICTION_MS);
+        grow(&mut sessions, large, 20, EVICTION_MS);
+        let mut place = |partitions, now_ms| {
+            let named = NamedPartitions::new(0);
+            let created = sessions.create(InterestId(0), BY_ID, named, partitions, now_ms);
+            created.map(|(session, evicted)| {
+                sessions.give_back(session, now_ms);
+                evicted.map(|evicted| evicted.id)
+            })
+        };
+        assert_eq!(place(15, EVICTION_MS), None, "both are new, and both are used");
+        assert_eq!(place(10, EVICTION_MS + 1), None, "neither is smaller");
+        assert_eq!(place(11, EVICTION_MS + 1), Some(Some(small)));
+        assert_eq!(place(11, EVICTION_MS + 2), None, "the other two are larger, or new");
     }
 
     #[test]
@@ -335,19 +475,23 @@ mod tests {
         assert_eq!((sessions.partitions, sessions.len()), (0, 0));
     }
 
+    fn wanted() -> Wanted {
+        Wanted {
+            fetch_offset: Offset(0),
+            max_bytes: 1,
+            current_leader_epoch: Epoch::NONE,
+            last_fetched_epoch: Epoch::NONE,
+        }
+    }
+
     /// A request after which a session names so many partitions: its id then, and who had to go for it.
     fn grow(sessions: &mut Sessions, id: i32, partitions: i32, now_ms: u64) -> (i32, Vec<i32>) {
         let epoch = sessions.sessions[&id].next_epoch;
         let mut session = sessions.take(id, epoch, BY_ID).expect("it is there");
         session.named = NamedPartitions::new(0);
-        let wanted = Wanted {
-            fetch_offset: Offset(0),
-            max_bytes: 1,
-            current_leader_epoch: Epoch::NONE,
-            last_fetched_epoch: Epoch::NONE,
-        };
         for index in (0..partitions).map(PartitionIndex) {
-            session.named.want(&TopicKey::Id(TopicId::METADATA), index, Lookup { found: None, wanted });
+            let lookup = Lookup { found: None, wanted: wanted() };
+            session.named.want(&TopicKey::Id(TopicId::METADATA), index, lookup);
         }
         let evicted = sessions.fit(&mut session, now_ms).iter().map(|evicted| evicted.id).collect();
         let id = session.id;
@@ -363,7 +507,7 @@ mod tests {
 
     fn create(sessions: &mut Sessions, now_ms: u64) -> i32 {
         let (session, _) =
-            sessions.create(InterestId(0), BY_ID, NamedPartitions::new(0), now_ms).expect("there is room");
+            sessions.create(InterestId(0), BY_ID, NamedPartitions::new(0), 1, now_ms).expect("there is room");
         let id = session.id;
         sessions.give_back(session, now_ms);
         id

@@ -30,6 +30,18 @@ struct Watched {
     available: AtomicU64,
     /// Whoever opens a file to write goes on when this is raised.
     held: Mutex<Option<Flag>>,
+    cold: Mutex<Option<Cold>>,
+}
+
+/// Files of which memory has nothing.
+#[derive(Clone, Debug)]
+struct Cold {
+    /// Their paths have this in them.
+    path_part: &'static str,
+    /// Whoever reads them from the disk goes on when this is raised; memory has them then.
+    until: Flag,
+    /// The disk refuses, and memory never has them.
+    is_broken: bool,
 }
 
 impl Default for WatchedDisk {
@@ -41,6 +53,7 @@ impl Default for WatchedDisk {
             file_syncs: AtomicI64::new(i64::MAX),
             available: AtomicU64::new(u64::MAX),
             held: Mutex::new(None),
+            cold: Mutex::new(None),
         }))
     }
 }
@@ -75,6 +88,24 @@ impl WatchedDisk {
     pub(crate) fn hold_until(&self, go_on: Flag) {
         *self.0.held.lock().expect("nobody panicked") = Some(go_on);
     }
+
+    /// Memory has nothing of these files until `until` is raised, and neither does who reads them from the disk.
+    pub(crate) fn is_cold(&self, path_part: &'static str, until: Flag) {
+        let cold = Cold { path_part, until, is_broken: false };
+        *self.0.cold.lock().expect("nobody panicked") = Some(cold);
+    }
+
+    /// Memory has nothing of these files, and the disk cannot read them.
+    pub(crate) fn is_broken(&self, path_part: &'static str) {
+        let cold = Cold { path_part, until: Flag::default(), is_broken: true };
+        cold.until.raise();
+        *self.0.cold.lock().expect("nobody panicked") = Some(cold);
+    }
+
+    fn cold(&self, path: &str) -> Option<Cold> {
+        let cold = self.0.cold.lock().expect("nobody panicked").clone();
+        cold.filter(|cold| path.contains(cold.path_part))
+    }
 }
 
 impl FileSystem for WatchedDisk {
@@ -87,6 +118,7 @@ impl FileSystem for WatchedDisk {
 #[derive(Debug)]
 struct WatchedFile {
     file: Arc<dyn DiskFile>,
+    path: String,
     is_log: bool,
     disk: WatchedDisk,
 }
@@ -101,7 +133,20 @@ impl DiskFile for WatchedFile {
     }
 
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        if let Some(cold) = self.disk.cold(&self.path) {
+            cold.until.raised_blocking();
+            if cold.is_broken {
+                return Err(io::Error::other("the disk is broken"));
+            }
+        }
         self.file.read_at(buf, position)
+    }
+
+    fn read_cached_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        match self.disk.cold(&self.path) {
+            Some(cold) if cold.is_broken || !cold.until.is_raised() => Err(io::ErrorKind::WouldBlock.into()),
+            _ => self.file.read_at(buf, position),
+        }
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -131,7 +176,8 @@ impl Disk for WatchedDisk {
         if let Some(go_on) = held.filter(|go_on| how == Open::Create && !go_on.is_raised()) {
             go_on.raised_blocking();
         }
-        Ok(Arc::new(WatchedFile { file: RealDisk.open(path, how)?, is_log, disk: self.clone() }))
+        let (file, path) = (RealDisk.open(path, how)?, path.to_string_lossy().into_owned());
+        Ok(Arc::new(WatchedFile { file, path, is_log, disk: self.clone() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -7,10 +7,12 @@ use std::rc::Rc;
 
 use tarn_image::effective::BrokerView;
 use tarn_image::effective::cleaner::CleanerConfig;
-use tarn_log::{CleanError, Cleaned, Cleaning, Dirtiness, LogError, LogIdentity, RemovalJob, SwapError};
+use tarn_log::{
+    CleanError, Cleaned, Cleaning, Dirtiness, LogError, LogIdentity, RemovalJob, SegmentTimestamps, SwapError,
+};
 use tarn_record::{Offset, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Reply, ReplySlot, reply};
-use tarn_runtime::{Queue, spawn, wall_clock_ms, yield_if_needed};
+use tarn_runtime::{Queue, blocking_read, spawn, wall_clock_ms, yield_if_needed};
 use tracing::{debug, error, warn};
 
 use super::candidates::{Candidate, Candidates};
@@ -185,8 +187,8 @@ async fn propose(core: &Rc<Core>, reply: ReplySlot<Candidates>) {
         let next = core.cleanings().next_after(at);
         let Some(partition) = next else { break };
         at = Some(partition);
-        match look(core, partition) {
-            Look::Clean => {}
+        match look_anywhere(core, partition).await {
+            Look::Clean | Look::Cold(_) => {}
             Look::Uncleanable => found.uncleanable += 1,
             Look::Dirty(needs, candidate) => {
                 found.max_ratio = found.max_ratio.max(candidate.ratio);
@@ -211,8 +213,31 @@ async fn propose(core: &Rc<Core>, reply: ReplySlot<Candidates>) {
     }
 }
 
+/// Looks at a log; what memory does not have of it is looked up beside the core.
+async fn look_anywhere(core: &Rc<Core>, partition: TopicIdPartition) -> Look {
+    loop {
+        let files = core.partitions().get(partition).map(files_of);
+        let (search, files) = match (look(core, partition), files) {
+            (Look::Cold(search), Some(files)) => (search, files),
+            (looked, _) => return looked,
+        };
+        let found = blocking_read(move || search.run()).await;
+        let mut partitions = core.partitions();
+        let Some(replica) = partitions.get_mut(partition) else { return Look::Clean };
+        match found {
+            Ok(Ok(found)) if !found.is_empty() => replica.remember_timestamps(&found),
+            // Its segments have left the log meanwhile.
+            Ok(Err(_)) if files_of(replica) != files => return Look::Clean,
+            Ok(Err(error)) => return failed(core, replica, files, &error.into()),
+            Ok(Ok(_)) | Err(_) => return Look::Clean,
+        }
+    }
+}
+
 enum Look {
     Clean,
+    /// This is to be looked up first.
+    Cold(SegmentTimestamps),
     Uncleanable,
     Dirty(Needs, Candidate),
 }
@@ -238,6 +263,9 @@ fn look(core: &Core, partition: TopicIdPartition) -> Look {
     let could_be = match replica.dirtiness_once_flushed(known.first_dirty, now) {
         Ok(Some(found)) => found,
         Ok(None) => return Look::Clean,
+        Err(error) if error.is_cold() => {
+            return Look::Cold(replica.log().search_timestamps(known.first_dirty));
+        }
         Err(error) => return failed(core, replica, files, &error.into()),
     };
     let candidate = Candidate { partition, overdue_ms: could_be.overdue_ms, ratio: could_be.ratio() };
@@ -248,6 +276,9 @@ fn look(core: &Core, partition: TopicIdPartition) -> Look {
     let on_disk = on_disk(core, replica);
     let found = match replica.dirtiness(known.first_dirty, on_disk.recovery_point, now) {
         Ok(found) => found.filter(|_| on_disk.is_known_as_compacted),
+        Err(error) if error.is_cold() => {
+            return Look::Cold(replica.log().search_timestamps(known.first_dirty));
+        }
         Err(error) => return failed(core, replica, files, &error.into()),
     };
     let is_now =
@@ -299,6 +330,8 @@ fn begin(core: &Rc<Core>, partition: TopicIdPartition) -> Option<Begun> {
     let found = replica.dirtiness(known.first_dirty, on_disk.recovery_point, now);
     let dirt = match found {
         Ok(found) => found?,
+        // It has gained segments since it was proposed.
+        Err(error) if error.is_cold() => return None,
         Err(error) => {
             failed(core, replica, files, &error.into());
             return None;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use tarn_log::FirstBatch;
+use tarn_log::{Aborted, FirstBatch, ReadOrder};
 use tarn_mirror::coordinator::{MirrorCoordinator, StateRequest, StateResponse};
 use tarn_record::validate::{ProduceRules, client_batch};
 use tarn_record::{Offset, Timestamp, TimestampType, TopicIdPartition, batches};
@@ -202,18 +202,23 @@ async fn replay_log(
     let mut records = 0;
     let mut next: Option<Offset> = None;
     loop {
-        let plan = {
+        let search = {
             let partitions = core.partitions();
             let replica = partitions.get(partition).ok_or("the partition has gone")?;
-            let from = next.unwrap_or(replica.log().start());
-            let plan = replica.log().read(from, REPLAY_BYTES, FirstBatch::MayBeLarger, replica.log().end());
-            plan.map_err(|error| error.to_string())?
+            let (max_bytes, first_batch) = (REPLAY_BYTES, FirstBatch::MayBeLarger);
+            let (from, upper) = (next.unwrap_or(replica.log().start()), replica.log().end());
+            let order = ReadOrder { from, max_bytes, first_batch, upper, aborted: Aborted::Unnamed };
+            replica.log().read_search(&order)
         };
-        if plan.is_empty() {
+        let read = move || {
+            let plan = search.run().map_err(|error| error.to_string())?.plan;
+            plan.read().map_err(|error| error.to_string())
+        };
+        let bytes = blocking(read).await.map_err(|error| error.to_string())??;
+        if bytes.is_empty() {
             return Ok((machine, records));
         }
-        let bytes = blocking(move || plan.read()).await.map_err(|error| error.to_string())?;
-        for batch in batches(bytes.map_err(|error| error.to_string())?) {
+        for batch in batches(bytes) {
             let batch = batch.map_err(|error| error.to_string())?;
             replay_batch(&mut machine, &batch, limits::COORDINATOR_BATCH_BYTES)?;
             records += batch.header().record_count.max(0) as usize;

@@ -165,6 +165,19 @@ fn closed_partitions_answer_what_waits_and_take_nothing() {
 }
 
 #[test]
+fn a_look_that_is_taken_once_finds_what_is_there_and_leaves_no_trace() {
+    let (mut world, wake) = (World::new(Rules { min_in_sync: 1, flush: FlushPolicy::None }), Flag::default());
+    let why = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    assert_eq!(world.fetch(&wake, Scope::Once, why), [why]);
+    world.lead(0, ALONE);
+    assert_eq!(world.fetch(&wake, Scope::Once, why), [ErrorCode::NONE]);
+    assert!(world.replica(0).watchers().is_empty());
+    assert_eq!(world.fetch(&wake, Scope::News, why), [], "the session is not known");
+    world.fetch(&wake, Scope::All, why);
+    assert_eq!(world.replica(0).watchers().len(), 1);
+}
+
+#[test]
 fn who_waits_on_a_partition_that_goes_is_told_at_once_and_why() {
     for why in [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION] {
         let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::Group });
@@ -470,7 +483,7 @@ impl World {
         let read = FetchRead {
             interest: SESSION,
             wake: wake.clone(),
-            upserts: if scope == Scope::All { vec![(self.partition(0), wanted)] } else { Vec::new() },
+            upserts: if scope == Scope::News { Vec::new() } else { vec![(self.partition(0), wanted)] },
             forgets: Vec::new(),
             requeue: Vec::new(),
             scope,
@@ -480,7 +493,7 @@ impl World {
         };
         self.partitions.fetch(read, |_| absence);
         let found = block_on(poll_once(&mut answer)).expect("it does not wait").expect("it is answered");
-        found.iter().map(|partition| partition.error).collect()
+        found.partitions.iter().map(|partition| partition.error).collect()
     }
 
     fn run(&mut self, jobs: Vec<(TopicIdPartition, FlushJob)>) {

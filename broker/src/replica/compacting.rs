@@ -1,6 +1,6 @@
 //! What compaction does with one replica's log, on its core.
 
-use tarn_log::{CleanBound, Cleaned, Cleaning, Dirtiness, LogError, SwapError};
+use tarn_log::{CleanBound, Cleaned, Cleaning, Dirtiness, LogError, SegmentTimestamps, SwapError};
 use tarn_record::{Offset, Timestamp};
 
 use super::Replica;
@@ -33,6 +33,11 @@ impl Replica {
         let Some(rules) = self.rules().compaction else { return Ok(None) };
         let bound = CleanBound { high_watermark: self.high_watermark, recovery_point };
         self.log.dirtiness(first_dirty, &bound, &rules.clean, now)
+    }
+
+    /// Remembers timestamps that were looked up for it.
+    pub fn remember_timestamps(&mut self, timestamps: &SegmentTimestamps) {
+        self.log.remember_timestamps(timestamps);
     }
 
     /// Prepares a round of what was just found.

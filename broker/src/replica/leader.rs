@@ -14,8 +14,8 @@
 use std::sync::Arc;
 
 use tarn_log::{
-    AppendError, Appended, EpochEnd, FirstBatch, Log, LogError, ReadError, ReadPlan, RemovalJob, Together,
-    close_together,
+    Aborted, AppendError, Appended, EpochEnd, FirstBatch, Log, LogError, Read, ReadError, ReadFrom,
+    ReadOrder, RemovalJob, Together, close_together,
 };
 use tarn_mirror::local_cluster::{
     Gate, GateOrder, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
@@ -76,6 +76,24 @@ pub enum ProduceError {
     },
     /// The log did not take it.
     Append(AppendError),
+}
+
+/// What reading a partition came to.
+#[derive(Debug)]
+pub enum Reading {
+    /// What is to be told.
+    Read(FetchedPartition),
+    /// Memory does not have what this order needs. Until it has, this can be told: all but the records.
+    Cold(FetchedPartition, ReadOrder),
+}
+
+impl Reading {
+    /// What can be told now.
+    pub fn into_fetched(self) -> FetchedPartition {
+        match self {
+            Reading::Read(fetched) | Reading::Cold(fetched, _) => fetched,
+        }
+    }
 }
 
 impl Replica {
@@ -395,11 +413,13 @@ impl Replica {
         &self,
         wanted: &Wanted,
         limit: usize,
-        first: FirstBatch,
+        first_batch: FirstBatch,
         isolation: Isolation,
-    ) -> FetchedPartition {
+        source: ReadFrom,
+    ) -> Reading {
+        let failed = |error| Reading::Read(FetchedPartition::failed(self.partition, error));
         if let Err(error) = self.check_epoch(wanted.current_leader_epoch) {
-            return FetchedPartition::failed(self.partition, error);
+            return failed(error);
         }
         let (visible, fetch_offset) = (self.visible_end(isolation), wanted.fetch_offset);
         let mut fetched = FetchedPartition {
@@ -412,25 +432,27 @@ impl Replica {
         if wanted.last_fetched_epoch != Epoch::NONE {
             match self.diverging(wanted) {
                 Ok(None) => {}
-                Ok(diverging) => return FetchedPartition { diverging, ..fetched },
-                Err(error) => return FetchedPartition::failed(self.partition, error),
+                Ok(diverging) => return Reading::Read(FetchedPartition { diverging, ..fetched }),
+                Err(error) => return failed(error),
             }
         }
         if fetch_offset > visible && self.is_known_at_the_source(fetch_offset) {
-            return fetched;
+            return Reading::Read(fetched);
         }
-        match self.log.read(fetch_offset, limit, first, visible) {
-            Ok(plan) => {
-                if isolation == Isolation::ReadCommitted {
-                    match self.aborted(&plan, wanted) {
-                        Ok(aborted) => fetched.aborted = Some(aborted),
-                        Err(error) => return FetchedPartition::failed(self.partition, error),
-                    }
-                }
-                plan.slices.iter().for_each(|slice| fetched.records.push(part_of(slice.clone())));
-                fetched
+        let is_committed = isolation == Isolation::ReadCommitted;
+        let aborted = if is_committed { Aborted::Named } else { Aborted::Unnamed };
+        let (from, max_bytes, upper) = (fetch_offset, limit, visible);
+        let order = ReadOrder { from, max_bytes, first_batch, upper, aborted };
+        match self.log.read_from(&order, source) {
+            Ok(Read { plan, aborted }) => {
+                let aborted = aborted.iter().map(|one| (one.producer_id.0, one.first_offset));
+                fetched.aborted = is_committed.then(|| aborted.collect());
+                fetched.first_batch_bytes = plan.first_batch_bytes;
+                plan.slices.into_iter().for_each(|slice| fetched.records.push(part_of(slice)));
+                Reading::Read(fetched)
             }
-            Err(error) => FetchedPartition::failed(self.partition, read_error(&error)),
+            Err(ReadError::Storage(error)) if error.is_cold() => Reading::Cold(fetched, order),
+            Err(error) => failed(read_error(&error)),
         }
     }
 
@@ -481,12 +503,6 @@ impl Replica {
         let (epoch, offset) = (wanted.last_fetched_epoch, wanted.fetch_offset);
         let parted = found.epoch < epoch || found.end < offset;
         Ok(parted.then_some((found.epoch, found.end)))
-    }
-
-    fn aborted(&self, plan: &ReadPlan, wanted: &Wanted) -> Result<Vec<(i64, Offset)>, ErrorCode> {
-        let found = self.log.aborted_in(plan, wanted.fetch_offset);
-        let found = found.map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)?;
-        Ok(found.iter().map(|aborted| (aborted.producer_id.0, aborted.first_offset)).collect())
     }
 }
 

@@ -14,7 +14,7 @@ pub mod waiting;
 pub use deleting::{DeleteUpTo, NotDeleted, Retained};
 pub use ending::{Behind, LookBehind, NotEnded};
 pub use guard::{Binding, WriteRefused};
-pub use leader::{Isolation, ProduceError, Replica};
+pub use leader::{Isolation, ProduceError, Reading, Replica};
 pub use leadership::Leadership;
 pub use ordered::NotOrdered;
 pub use truncating::{NotTruncated, ReadyToTruncate, TruncationWork};

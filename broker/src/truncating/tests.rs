@@ -472,7 +472,7 @@ impl World {
             reply: slot,
         };
         self.core.handle(Envelope::Fetch(read));
-        answer.await.expect("it is answered")
+        answer.await.expect("it is answered").partitions
     }
 }
 

@@ -11,6 +11,7 @@ mod mirror_forgotten;
 mod mirror_verbs;
 mod mirrored;
 mod parked;
+mod reading;
 mod reopening;
 mod running;
 mod sessions;

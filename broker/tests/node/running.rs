@@ -268,10 +268,21 @@ impl Client {
     /// Sends one record of so many bytes to partition 0 of a topic; again, as clients do, while the owning
     /// core has not heard of the topic.
     pub(crate) fn produce(&mut self, topic: &str, acks: i16, bytes: usize) -> PartitionProduceResponse {
+        self.produced(topic, &produce(topic, acks, bytes))
+    }
+
+    /// Produces one record of so many bytes to a partition.
+    pub(crate) fn produce_to(&mut self, topic: &str, partition: i32, bytes: usize) {
+        let mut request = produce(topic, 1, bytes);
+        request.topic_data[0].partition_data[0].index = partition;
+        assert_eq!(self.produced(topic, &request).error_code, 0);
+    }
+
+    fn produced(&mut self, topic: &str, request: &ProduceRequest) -> PartitionProduceResponse {
         let began = Instant::now();
         loop {
             assert!(began.elapsed() < PATIENCE, "the core never heard of {topic}");
-            let produced = self.call(9, &produce(topic, acks, bytes));
+            let produced = self.call(9, request);
             let produced = produced.responses[0].partition_responses[0].clone();
             if !is_unheard_of(produced.error_code) {
                 return produced;

@@ -1,12 +1,13 @@
 //! The blocking lanes: what would make a core wait is done by a thread beside it.
 //!
-//! Each core has a lane for `fdatasync`, one for what may take minutes (recovering a log), one for what may take
-//! hours (copying one), one for the rest (unlink, cold reads) and one for name lookups, so that a slow disk does not
-//! hold up a cold read, nor a dead name server either. A lane is one thread, started when first used and free to run on any CPU of the
-//! process. Jobs of a lane run in the order in which they were given. A job runs to its end even where nobody
+//! Each core has a lane for `fdatasync`, a few for cold reads, one for what may take minutes (recovering a log), one
+//! for what may take hours (copying one), one for the rest (unlink) and one for name lookups, so that a slow disk does
+//! not hold up a cold read, nor a dead name server either. A lane is one thread, started when first used and free to
+//! run on any CPU of the process. Jobs of a lane run in the order in which they were given. A job runs to its end even where nobody
 //! waits for it any more; at the end of its core all lanes are emptied but for the last, which is left behind.
 
 use crate::channel::{Dropped, Receiver, Sender, mailbox, reply};
+use crate::limits::READ_LANES;
 use crate::panics::Panic;
 use crate::{limits, machine};
 use std::cell::RefCell;
@@ -44,6 +45,8 @@ enum Job {
 #[derive(Clone, Copy)]
 enum Lane {
     Sync,
+    /// One of several.
+    Read(usize),
     Long,
     Copies,
     Rest,
@@ -53,6 +56,9 @@ enum Lane {
 struct Lanes {
     core: String,
     sync: Option<LaneThread>,
+    reads: [Option<LaneThread>; READ_LANES],
+    /// The reads that each of these has to do.
+    reading: [usize; READ_LANES],
     long: Option<LaneThread>,
     copies: Option<LaneThread>,
     rest: Option<LaneThread>,
@@ -92,6 +98,20 @@ where
     run(Lane::Sync, job).await
 }
 
+/// Runs `job`, which reads what is on the disk only and is not to take long, in the least busy of the lanes for reads,
+/// from the first poll on.
+///
+/// # Errors
+/// When the job panics, or the lane has no thread.
+pub async fn blocking_read<R, J>(job: J) -> Result<R, BlockingError>
+where
+    R: Send + 'static,
+    J: FnOnce() -> R + Send + 'static,
+{
+    let lane = ReadLane::least_busy();
+    run(Lane::Read(lane.0), job).await
+}
+
 /// Runs `job`, which may take minutes, in the lane for such jobs, from the first poll on.
 ///
 /// # Errors
@@ -126,6 +146,34 @@ where
     run(Lane::Names, job).await
 }
 
+/// A lane for reads that has one more to do.
+struct ReadLane(usize);
+
+impl ReadLane {
+    fn least_busy() -> ReadLane {
+        LANES.with_borrow_mut(|lanes| {
+            let Some(lanes) = lanes else { return ReadLane(0) };
+            let least = lanes.reading.iter().enumerate().min_by_key(|(_, reads)| **reads);
+            let lane = least.map_or(0, |(lane, _)| lane);
+            lanes.reading[lane] += 1;
+            ReadLane(lane)
+        })
+    }
+}
+
+impl Drop for ReadLane {
+    fn drop(&mut self) {
+        // A core that has ended has none any more, and this may be dropped with the thread.
+        let _ = LANES.try_with(|lanes| {
+            if let Ok(mut lanes) = lanes.try_borrow_mut()
+                && let Some(lanes) = lanes.as_mut()
+            {
+                lanes.reading[self.0] = lanes.reading[self.0].saturating_sub(1);
+            }
+        });
+    }
+}
+
 async fn run<R, J>(lane: Lane, job: J) -> Result<R, BlockingError>
 where
     R: Send + 'static,
@@ -151,6 +199,7 @@ fn sender(lane: Lane) -> io::Result<Sender<Job>> {
         let lanes = lanes.as_mut().ok_or_else(|| io::Error::other("blocking lanes belong to a core"))?;
         let (thread, name) = match lane {
             Lane::Sync => (&mut lanes.sync, "sync"),
+            Lane::Read(lane) => (&mut lanes.reads[lane], "read"),
             Lane::Long => (&mut lanes.long, "long"),
             Lane::Copies => (&mut lanes.copies, "copies"),
             Lane::Rest => (&mut lanes.rest, "rest"),
@@ -180,14 +229,15 @@ fn work(mut queue: Receiver<Job>) {
 /// Gives the core on this thread its lanes.
 pub(crate) fn install(core: String) {
     let (sync, long, copies, rest, names) = (None, None, None, None, None);
-    LANES.set(Some(Lanes { core, sync, long, copies, rest, names }));
+    let (reads, reading) = (Default::default(), Default::default());
+    LANES.set(Some(Lanes { core, sync, reads, reading, long, copies, rest, names }));
 }
 
 /// Ends the lanes of the core on this thread, after the jobs they hold.
 pub(crate) fn finish() {
     let Some(lanes) = LANES.take() else { return };
-    let ending = [lanes.sync, lanes.long, lanes.copies, lanes.rest];
-    for LaneThread { jobs, thread } in ending.into_iter().flatten() {
+    let ending = lanes.reads.into_iter().chain([lanes.sync, lanes.long, lanes.copies, lanes.rest]);
+    for LaneThread { jobs, thread } in ending.flatten() {
         // Said rather than shown by dropping the sender: a task left behind may hold another. A lane that
         // is already gone needs no telling, and jobs do not unwind, so neither does the thread.
         jobs.send_blocking(Job::Stop).ok();
@@ -228,6 +278,21 @@ mod tests {
             assert_eq!(blocking_lookup(|| 2).await.unwrap(), 2);
             release.send(()).unwrap();
             slow.await.unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_read_that_hangs_does_not_hold_up_the_next() {
+        run_on_core(|| async {
+            let (release, held) = mpsc::channel::<()>();
+            let slow = spawn(Queue::Background, blocking_read(move || held.recv()));
+            crate::yield_now().await;
+            for number in 0..2 * READ_LANES {
+                assert_eq!(blocking_read(move || number).await.unwrap(), number);
+            }
+            release.send(()).unwrap();
+            slow.await.unwrap().unwrap();
+            LANES.with_borrow(|lanes| assert_eq!(lanes.as_ref().unwrap().reading, [0; READ_LANES]));
         });
     }
 

@@ -18,6 +18,9 @@ pub const START_PREEMPT_TIMER: Duration = Duration::from_secs(1);
 /// Latency asked for the mirror queue: it may lag behind the network queue, not behind a compaction.
 pub const MIRROR_LATENCY: Duration = Duration::from_millis(2);
 
+/// The reads of one core that wait for the disk at once.
+pub const READ_LANES: usize = 4;
+
 /// Jobs that may wait in one blocking lane of one core. The next caller waits for room.
 pub const LANE_JOBS_MAX: usize = 4096;
 

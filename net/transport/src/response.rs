@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tarn_runtime::socket::{Then, WriteHalf, resident};
-use tarn_runtime::{blocking, now};
+use tarn_runtime::{blocking_read, now};
 use tarn_wire::{FilePart, Frame, Part};
 use thiserror::Error;
 
@@ -125,7 +125,7 @@ impl FrameWriter {
 
     /// A short range joins what is gathered.
     async fn copy(&mut self, part: &FilePart) -> Result<(), WriteError> {
-        let file = open(part)?;
+        let file = open(part).await?;
         if resident(&file, part.position, u64::from(part.len)) {
             let at = self.pending.len();
             self.pending.resize(at + part.len as usize, 0);
@@ -140,7 +140,7 @@ impl FrameWriter {
 
     /// A longer range goes chunk by chunk, each in the way that fits where it lies now.
     async fn send_range(&mut self, part: &FilePart, then: Then) -> Result<(), WriteError> {
-        let file = open(part)?;
+        let file = open(part).await?;
         let mut sent = 0;
         while sent < part.len {
             check_current(part)?;
@@ -194,7 +194,7 @@ impl FrameWriter {
         len: u32,
     ) -> Result<Bytes, WriteError> {
         let file = Arc::clone(file);
-        let read = blocking(move || {
+        let read = blocking_read(move || {
             let mut bytes = vec![0; len as usize];
             file.read_exact_at(&mut bytes, position).map(|()| Bytes::from(bytes))
         });
@@ -204,8 +204,15 @@ impl FrameWriter {
     }
 }
 
-fn open(part: &FilePart) -> Result<Arc<File>, WriteError> {
-    part.range.open().map_err(|cause| unreadable(part, cause))
+async fn open(part: &FilePart) -> Result<Arc<File>, WriteError> {
+    let opened = match part.range.open_cached() {
+        Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {
+            let range = Arc::clone(&part.range);
+            blocking_read(move || range.open()).await.map_err(io::Error::from).and_then(|opened| opened)
+        }
+        opened => opened,
+    };
+    opened.map_err(|cause| unreadable(part, cause))
 }
 
 fn check_current(part: &FilePart) -> Result<(), WriteError> {

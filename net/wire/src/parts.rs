@@ -18,6 +18,14 @@ pub trait FileRange: Send + Sync + Debug {
     /// What the operating system says, or that the file is gone.
     fn open(&self) -> io::Result<Arc<File>>;
 
+    /// The same where that does not wait for the disk; else an error of kind `WouldBlock`, at once.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open), and `WouldBlock`.
+    fn open_cached(&self) -> io::Result<Arc<File>> {
+        self.open()
+    }
+
     /// Whether the bytes are still what they were: false once they were truncated or deleted under the
     /// reader, when the sender must close the connection rather than send others in their place.
     fn is_current(&self) -> bool;
@@ -62,6 +70,17 @@ impl Part {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Its first `bytes` bytes; all of it where it has no more.
+    fn first(self, bytes: usize) -> Part {
+        match self {
+            Part::Bytes(all) => Part::Bytes(all.slice(..bytes.min(all.len()))),
+            Part::File(file) => {
+                let len = u32::try_from(bytes).unwrap_or(u32::MAX).min(file.len);
+                Part::File(FilePart { len, ..file })
+            }
+        }
+    }
 }
 
 /// A field of type `records`: record batches one after the other, wherever they lie. Decoding yields one
@@ -94,6 +113,17 @@ impl Records {
                 Pieces::Many(parts)
             }
         };
+    }
+
+    /// Drops what is beyond the first `bytes` bytes.
+    pub fn truncate(&mut self, bytes: usize) {
+        let mut left = bytes;
+        let parts = std::mem::take(self);
+        for part in parts.parts() {
+            let part = part.clone().first(left);
+            left -= part.len();
+            self.push(part);
+        }
     }
 
     /// The pieces, in order.
@@ -163,4 +193,20 @@ pub(crate) fn flatten(parts: &[Part]) -> Option<Bytes> {
         }
     }
     Some(Bytes::from(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_cut_within_a_piece_or_between_two() {
+        let of = |text: &'static str| Part::Bytes(Bytes::from_static(text.as_bytes()));
+        for (bytes, left) in [(0, ""), (2, "ab"), (3, "abc"), (5, "abcde"), (6, "abcdef"), (9, "abcdef")] {
+            let mut records = Records::default();
+            [of("abc"), of("def")].into_iter().for_each(|part| records.push(part));
+            records.truncate(bytes);
+            assert_eq!(records.to_bytes().as_deref(), Some(left.as_bytes()), "{bytes}");
+        }
+    }
 }

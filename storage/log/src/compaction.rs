@@ -22,7 +22,7 @@ mod transactions;
 #[cfg(test)]
 mod model;
 
-pub use dirtiness::{CleanBound, CleanRules, Dirtiness, Spent, Watch};
+pub use dirtiness::{CleanBound, CleanRules, Dirtiness, SegmentTimestamps, Spent, Watch};
 pub use job::{CleanError, Cleaning, Round};
 pub use offset_map::OffsetMap;
 pub use output::Cleaned;

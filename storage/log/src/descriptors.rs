@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tarn_record::Offset;
 
-use crate::disk::{DiskFile, Open};
+use crate::disk::{DiskFile, Open, ReadFrom};
 use crate::error::LogError;
 use crate::home::{Home, Kind};
 
@@ -127,12 +127,20 @@ impl SegmentFile {
     /// # Errors
     /// Where it cannot be opened: `NotFound` once it was deleted.
     pub fn open(self: &Arc<Self>) -> io::Result<Arc<dyn DiskFile>> {
+        self.open_from(ReadFrom::Disk)
+    }
+
+    /// The same; from memory only where memory knows the name of a file that is not open.
+    ///
+    /// # Errors
+    /// As for [`SegmentFile::open`], and `WouldBlock`.
+    pub(crate) fn open_from(self: &Arc<Self>, source: ReadFrom) -> io::Result<Arc<dyn DiskFile>> {
         self.used.store(true, Ordering::Relaxed);
         let mut slot = lock(&self.open);
         if let Some(open) = &*slot {
             return Ok(open.clone());
         }
-        let opened = self.home.disk.open(&self.path(), Open::ReadWrite)?;
+        let opened = source.open(self.home.disk.as_ref(), &self.path(), Open::ReadWrite)?;
         *slot = Some(opened.clone());
         drop(slot);
         self.home.descriptors.admit(self);

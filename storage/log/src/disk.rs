@@ -13,23 +13,33 @@
 use std::any::Any;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::UNIX_EPOCH;
 
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::error::sync_failed;
 use crate::limits;
+
+mod read_from;
+
+pub use read_from::ReadFrom;
 
 /// A file system, as far as a log needs one. Errors are the system's own; the caller knows the path.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens one file; its descriptor is not passed on to child processes.
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// The same of a file that exists, where memory knows its name; else an error of kind `WouldBlock`, at once. A
+    /// disk that cannot tell waits.
+    fn open_cached(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+        self.open(path, how)
+    }
 
     /// Gives a file or directory another name, replacing a file that has it. Sure to survive a crash
     /// once the directory is synced.
@@ -123,6 +133,12 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
 
     /// Fills `buf` from `position` on and says how much; less than asked only at the end of the file.
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize>;
+
+    /// The same where memory has all of it; else an error of kind `WouldBlock`, at once. A disk that cannot tell
+    /// waits.
+    fn read_cached_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        self.read_at(buf, position)
+    }
 
     /// The bytes in the file.
     fn len(&self) -> io::Result<u64>;
@@ -225,6 +241,16 @@ impl Disk for RealDisk {
         options.read(true).write(how != Open::Read).create(how == Open::Create);
         let file = options.open(path)?;
         Ok(Arc::new(RealFile { file: Arc::new(file) }))
+    }
+
+    fn open_cached(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+        let access = if how == Open::Read { OFlags::RDONLY } else { OFlags::RDWR };
+        match openat2(CWD, path, access | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::CACHED) {
+            Ok(opened) => Ok(Arc::new(RealFile { file: Arc::new(File::from(opened)) })),
+            // Before Linux 5.12, or forbidden by a sandbox.
+            Err(Errno::NOSYS | Errno::INVAL | Errno::PERM | Errno::INTR) => self.open(path, how),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -380,6 +406,24 @@ impl DiskFile for RealFile {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn read_cached_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            let mut rest = [IoSliceMut::new(&mut buf[filled..])];
+            let at = position + filled as u64;
+            match rustix::io::preadv2(&self.file, &mut rest, at, ReadWriteFlags::NOWAIT) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(Errno::INTR) => {}
+                // A file system that cannot tell, or a kernel before 4.14.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return self.read_at(buf, position),
+                // `WouldBlock` among them; the kernel has begun to read.
                 Err(errno) => return Err(errno.into()),
             }
         }

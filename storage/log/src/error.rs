@@ -133,6 +133,16 @@ impl LogError {
         LogError::io("sync", path, sync_failed(cause))
     }
 
+    /// True where memory did not have what was to be read, and the read was not to wait for the disk.
+    pub fn is_cold(&self) -> bool {
+        match self {
+            LogError::Io { cause, .. } | LogError::TxnIndex(TxnIndexError::Io { cause, .. }) => {
+                cause.kind() == io::ErrorKind::WouldBlock
+            }
+            _ => false,
+        }
+    }
+
     /// True where the disk is full, or the table of open files, which are states and no failures of the disk:
     /// nothing was written or synced then, and a later try may succeed. Never of a sync that failed.
     pub fn is_full(&self) -> bool {

@@ -28,18 +28,18 @@ mod removal;
 mod retention;
 
 pub use compaction::{
-    CleanBound, CleanError, CleanRules, Cleaned, Cleaning, Dirtiness, OffsetMap, Round, Spent, SwapError,
-    Swapped, Watch,
+    CleanBound, CleanError, CleanRules, Cleaned, Cleaning, Dirtiness, OffsetMap, Round, SegmentTimestamps,
+    Spent, SwapError, Swapped, Watch,
 };
 pub use config::{FlushPolicy, LogConfig, Retention};
 pub use descriptors::{Descriptors, SegmentFile};
-pub use disk::{Disk, DiskFile, FileSystem, Reach, RealDisk};
+pub use disk::{Disk, DiskFile, FileSystem, Reach, ReadFrom, RealDisk};
 pub use epochs::{EpochEnd, EpochError, EpochHistory, EpochStart};
 pub use error::{AppendError, LogError, ReadError};
 pub use log::{
-    Appended, BatchBelowSearch, ExportDir, ExportJob, ExportNote, Exported, FlushJob, Flushed,
-    FoundTimestamp, FoundTruncation, Log, LogBatches, LogIdentity, NotedExport, RecordCounts,
-    TimestampSearch, Together, Truncated, TruncationSearch, close_together, flush_together,
+    Aborted, Appended, BatchBelowSearch, ExportDir, ExportJob, ExportNote, Exported, FlushJob, Flushed,
+    FoundTimestamp, FoundTruncation, Log, LogBatches, LogIdentity, NotedExport, Read, ReadOrder, ReadSearch,
+    RecordCounts, TimestampSearch, Together, Truncated, TruncationSearch, close_together, flush_together,
 };
 pub use log_dir::{FoundPartition, LogDir, LogDirError, PartitionOffsets};
 pub use read_plan::{FileSlice, FirstBatch, ReadPlan};

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use tarn_record::Offset;
 
 use crate::descriptors::SegmentFile;
+use crate::disk::ReadFrom;
 
 /// Whether the first batch of a read may exceed the bytes that are asked for (KIP-74).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct ReadPlan {
     pub first_offset: Offset,
     /// The sum of the slices' lengths.
     pub bytes: usize,
+    /// How many of them are the first batch.
+    pub first_batch_bytes: usize,
 }
 
 impl FileSlice {
@@ -79,9 +82,9 @@ impl FileSlice {
     ///
     /// # Errors
     /// `NotFound` once the segment was deleted or the slice is not current; `Unsupported` where the disk
-    /// has no descriptors.
-    pub fn open_file(&self) -> io::Result<Arc<File>> {
-        let file = self.file.open()?;
+    /// has no descriptors; from memory `WouldBlock` where memory does not know the name of a file that is not open.
+    pub fn open_file(&self, source: ReadFrom) -> io::Result<Arc<File>> {
+        let file = self.file.open_from(source)?;
         self.check_current()?;
         file.file().ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
@@ -110,7 +113,7 @@ impl FileSlice {
 
 impl ReadPlan {
     pub(crate) fn empty(at: Offset) -> ReadPlan {
-        ReadPlan { slices: SmallVec::new(), first_offset: at, bytes: 0 }
+        ReadPlan { slices: SmallVec::new(), first_offset: at, bytes: 0, first_batch_bytes: 0 }
     }
 
     /// True where there is nothing to send.

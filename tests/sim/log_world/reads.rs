@@ -1,6 +1,6 @@
 //! What is read, and what the log must return.
 
-use tarn_log::{AbortedTransaction, FirstBatch, ReadError, ReadPlan};
+use tarn_log::{AbortedTransaction, FirstBatch, Read, ReadError, ReadFrom, ReadOrder};
 use tarn_record::{Offset, Timestamp, batches};
 
 use super::batches::Stored;
@@ -17,12 +17,18 @@ impl LogWorld {
         let upper = self.rng.i64(start..=end);
         let max_bytes = self.rng.usize(..3000);
         let first = if self.rng.bool() { FirstBatch::MayBeLarger } else { FirstBatch::MustFit };
-        let planned = self.open().log.read(Offset(from), max_bytes, first, Offset(upper));
-        let plan = match planned {
+        let order = ReadOrder {
+            from: Offset(from),
+            max_bytes,
+            first_batch: first,
+            upper: Offset(upper),
+            aborted: tarn_log::Aborted::Named,
+        };
+        let Read { plan, aborted } = match self.open().log.read_from(&order, ReadFrom::Disk) {
             Err(ReadError::OutOfRange { .. }) if from < start || from > end => return Ok(()),
             Err(error) => return self.read_failed(&error.to_string(), schedule),
             Ok(_) if from < start || from > end => return wrong(format!("offset {from} is out of range")),
-            Ok(plan) => plan,
+            Ok(read) => read,
         };
         let expected = expected(self.oracle.readable(from, upper), max_bytes, first);
         if plan.bytes != expected.len() {
@@ -33,7 +39,7 @@ impl LogWorld {
         let end = touched(readable, expected.len()).map_or(from, |batch| batch.last + 1);
         match plan.read() {
             Ok(bytes) if bytes == expected => {
-                self.compare_aborted_in(&plan, (from, end), schedule)?;
+                self.compare_aborted_in(&aborted, (from, end))?;
                 self.compare_aborted(from, upper, schedule)
             }
             Ok(_) => wrong(format!("other bytes are read from offset {from} up to {upper}")),
@@ -43,17 +49,12 @@ impl LogWorld {
 
     /// Of a read, the aborted transactions that touch the batches in it.
     fn compare_aborted_in(
-        &mut self,
-        plan: &ReadPlan,
+        &self,
+        aborted: &[AbortedTransaction],
         (from, end): (i64, i64),
-        schedule: &mut Schedule<Event>,
     ) -> Result<(), Violation> {
-        let found = match self.open().log.aborted_in(plan, Offset(from)) {
-            Ok(found) => found,
-            Err(error) => return self.read_failed(&error.to_string(), schedule),
-        };
-        let found = aborted_as_found(&found);
-        if plan.is_empty() && found.is_empty() {
+        let found = aborted_as_found(aborted);
+        if from == end && found.is_empty() {
             return Ok(());
         }
         self.oracle

@@ -11,32 +11,23 @@ use tarn_runtime::CoreId;
 use tarn_wire::ErrorCode;
 
 use crate::core::Core;
-use crate::interest::{Scope, Wanted};
+use crate::interest::Scope;
 use crate::named::{Lookup, NamedPartitions, TopicKey, TopicNaming};
-use crate::sessions::Session;
-
-/// What is to be told to one owning core with the next read.
-#[derive(Debug, Default)]
-pub(super) struct Changes {
-    pub(super) upserts: Vec<(TopicIdPartition, Wanted)>,
-    pub(super) forgets: Vec<TopicIdPartition>,
-    pub(super) requeue: Vec<TopicIdPartition>,
-}
+use crate::sessions::{Changes, Session};
 
 /// See the module.
 pub(super) struct HeldSession {
     core: Rc<Core>,
     session: Option<Session>,
     scope: Scope,
-    upserts: Vec<(TopicIdPartition, Wanted)>,
-    forgets: Vec<TopicIdPartition>,
 }
 
 impl HeldSession {
-    /// A new session of the cache; one of the request's own where the cache is full.
-    pub(super) fn create(core: &Rc<Core>, naming: TopicNaming) -> HeldSession {
+    /// A new session of the cache for so many partitions; one of the request's own where the cache is full.
+    pub(super) fn create(core: &Rc<Core>, naming: TopicNaming, partitions: usize) -> HeldSession {
         let named = NamedPartitions::new(core.topic_changes().next());
-        let made = core.sessions().create(core.next_interest(), naming, named, core.clock_ms());
+        let (interest, now_ms) = (core.next_interest(), core.clock_ms());
+        let made = core.sessions().create(interest, naming, named, partitions, now_ms);
         match made {
             Some((session, evicted)) => {
                 evicted.into_iter().for_each(|session| core.close_interest_of(&session));
@@ -67,8 +58,7 @@ impl HeldSession {
     }
 
     fn new(core: &Rc<Core>, session: Session, scope: Scope) -> HeldSession {
-        let (upserts, forgets) = (Vec::new(), Vec::new());
-        HeldSession { core: core.clone(), session: Some(session), scope, upserts, forgets }
+        HeldSession { core: core.clone(), session: Some(session), scope }
     }
 
     /// What is to be answered: every partition, or what has news.
@@ -93,21 +83,21 @@ impl HeldSession {
 
     /// A partition that the request names.
     pub(super) fn want(&mut self, key: &TopicKey, index: PartitionIndex, lookup: Lookup) {
-        let gone = self.session_mut().named.want(key, index, lookup);
-        self.forgets.extend(gone);
-        self.upserts.extend(lookup.found.map(|partition| (partition, lookup.wanted)));
+        let session = self.session_mut();
+        let gone = session.named.want(key, index, lookup);
+        if let Some(gone) = gone {
+            session.untold.forget(&HashSet::from([gone]));
+        }
+        session.untold.upserts.extend(lookup.found.map(|partition| (partition, lookup.wanted)));
     }
 
     /// The partitions that the request forgets. What looking up again has found for one of their names is not
     /// wanted any more either: an owning core forgets first.
     pub(super) fn forget(&mut self, names: impl IntoIterator<Item = (TopicKey, PartitionIndex)>) {
-        let named = &mut self.session_mut().named;
+        let session = self.session_mut();
         let forgotten: HashSet<TopicIdPartition> =
-            names.into_iter().filter_map(|(key, index)| named.forget(&key, index)).collect();
-        if !forgotten.is_empty() {
-            self.upserts.retain(|(partition, _)| !forgotten.contains(partition));
-        }
-        self.forgets.extend(forgotten);
+            names.into_iter().filter_map(|(key, index)| session.named.forget(&key, index)).collect();
+        session.untold.forget(&forgotten);
     }
 
     /// Looks up again what names stand for, where their topics have changed since the last request: before
@@ -115,10 +105,10 @@ impl HeldSession {
     pub(super) fn look_up_again(&mut self) {
         let core = self.core.clone();
         let view = core.view();
-        let named = &mut self.session_mut().named;
-        let moved = named.look_up_again(&core.topic_changes(), |key, index| view.find(key, index));
-        self.upserts.extend(moved.come);
-        self.forgets.extend(moved.gone);
+        let session = self.session_mut();
+        let moved = session.named.look_up_again(&core.topic_changes(), |key, index| view.find(key, index));
+        session.untold.forget(&moved.gone.into_iter().collect());
+        session.untold.upserts.extend(moved.come);
     }
 
     /// Where the sessions of the core would hold too many partitions with what the request added, the session
@@ -135,18 +125,13 @@ impl HeldSession {
 
     /// What each owning core has to be told; it is told once.
     pub(super) fn take_changes(&mut self) -> BTreeMap<CoreId, Changes> {
-        let mut changes: BTreeMap<CoreId, Changes> = BTreeMap::new();
-        let requeue = std::mem::take(&mut self.session_mut().requeue);
-        for (partition, wanted) in std::mem::take(&mut self.upserts) {
-            changes.entry(self.core.owner(partition)).or_default().upserts.push((partition, wanted));
-        }
-        for partition in std::mem::take(&mut self.forgets) {
-            changes.entry(self.core.owner(partition)).or_default().forgets.push(partition);
-        }
-        for partition in requeue {
-            changes.entry(self.core.owner(partition)).or_default().requeue.push(partition);
-        }
-        changes
+        let core = self.core.clone();
+        self.session_mut().take_changes(|partition| core.owner(partition))
+    }
+
+    /// The session of one request, of which no core keeps anything yet, is to be read once before that.
+    pub(super) fn may_be_read_once(&self) -> bool {
+        self.session().id == 0 && self.session().cores.is_empty()
     }
 
     /// The request is answered.

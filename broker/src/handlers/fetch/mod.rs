@@ -1,18 +1,21 @@
 //! Fetch: what consumers and replicas read (Kafka key 1, KIP-227 sessions).
 //!
 //! The connection's core keeps the session's identity and adds up the bytes; the owning cores find what
-//! is new. A fetch that has found too little arms its partitions and sleeps until one has news or its
+//! is new. A request without a session is first answered from what is there, without a trace on those cores.
+//! A session whose last response was full asks one core after the other, until the response is full again.
+//! A fetch that has found too little arms its partitions and sleeps until one has news or its
 //! time is up. See `sessions` and `interest` for the two halves.
 
 mod found;
 mod held;
 mod respond;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tarn_record::{Epoch, Offset, PartitionIndex, TopicId, TopicIdPartition};
+use tarn_runtime::channel::Reply;
 use tarn_runtime::{CoreId, timeout};
 use tarn_transport::{Answer, Outcome};
 use tarn_wire::messages::FetchRequest;
@@ -23,12 +26,13 @@ use self::found::Found;
 use self::held::HeldSession;
 use crate::core::Core;
 use crate::dispatch::frame;
-use crate::envelope::{Envelope, FetchRead};
+use crate::envelope::{Envelope, FetchAnswer, FetchRead};
 use crate::interest::{Scope, Wanted};
+use crate::limits::COLD_READ_WAIT_MAX;
 use crate::metadata_view::MetadataView;
 use crate::named::{Lookup, TopicKey, TopicNaming};
 use crate::replica::Isolation;
-use crate::sessions::{FINAL_EPOCH, INITIAL_EPOCH};
+use crate::sessions::{Changes, FINAL_EPOCH, INITIAL_EPOCH};
 
 /// The first version that names topics by id.
 const BY_ID: i16 = 13;
@@ -64,7 +68,8 @@ fn session_of(
         }
         let wants_session = header.api_version >= SESSIONS && epoch == INITIAL_EPOCH;
         return Ok(if wants_session {
-            HeldSession::create(core, naming)
+            let partitions = request.topics.iter().map(|topic| topic.partitions.len()).sum();
+            HeldSession::create(core, naming, partitions)
         } else {
             HeldSession::alone(core, naming)
         });
@@ -91,24 +96,34 @@ async fn serve(
         isolation: isolation(&request),
     };
     let mut found = Found::new(order, scope);
-    let mut asked = ask(&core, &mut held, scope, &limits, &mut found).await;
+    let mut next = if held.may_be_read_once() { Scope::Once } else { scope };
     loop {
+        let asked = ask(&core, &mut held, next, &limits, &mut found).await;
         let waited = began.elapsed();
         let named = &held.session().named;
         let is_urgent = found.is_urgent() || named.has_missing() || named.is_empty();
-        let enough = found.bytes() >= limits.min_bytes || is_urgent;
+        // Without anything to send it is worth waiting for the disk longer than for others who produce.
+        let waits_for_disk = found.waits_for_disk();
+        let enough = found.bytes() >= limits.min_bytes && !waits_for_disk || is_urgent;
+        let max_wait = if waits_for_disk { max_wait.max(COLD_READ_WAIT_MAX) } else { max_wait };
         if enough || waited >= max_wait || !asked {
             break;
         }
+        if next == Scope::Once {
+            // From now on the cores have to know who waits.
+            next = scope;
+            continue;
+        }
+        next = Scope::News;
         arm(&core, &held).await;
         let wake = held.session().wake.clone();
         if timeout(max_wait - waited, wake.raised()).await.is_err() {
             break;
         }
-        asked = ask(&core, &mut held, Scope::News, &limits, &mut found).await;
     }
+    held.session_mut().is_behind = limits.are_reached_by(&found);
     let cut = found.fit(limits.max_bytes);
-    held.session_mut().requeue = cut;
+    held.session_mut().untold.requeue.extend(cut);
     let response = respond::response(&core, &held, found, header.api_version);
     held.finish();
     frame(&header, &response)
@@ -119,6 +134,12 @@ struct Limits {
     min_bytes: usize,
     max_bytes: usize,
     isolation: Isolation,
+}
+
+impl Limits {
+    fn are_reached_by(&self, found: &Found) -> bool {
+        found.bytes() >= self.max_bytes.max(1)
+    }
 }
 
 fn isolation(request: &FetchRequest) -> Isolation {
@@ -177,7 +198,7 @@ fn wanted(asked: &FetchPartition) -> Wanted {
     }
 }
 
-/// Asks every core that owns one of the session's partitions; false where none does.
+/// Asks the cores that own the session's partitions; false where none does.
 async fn ask(
     core: &Rc<Core>,
     held: &mut HeldSession,
@@ -186,35 +207,66 @@ async fn ask(
     found: &mut Found,
 ) -> bool {
     held.session().wake.lower();
-    let changes = held.take_changes();
-    let mut cores: BTreeSet<CoreId> = held.session().cores.clone();
-    cores.extend(changes.keys().copied());
-    held.session_mut().cores.extend(changes.keys().copied());
-    let mut changes: BTreeMap<CoreId, held::Changes> = changes;
-    let mut replies = Vec::with_capacity(cores.len());
-    for owner in &cores {
-        let (reply, answer) = tarn_runtime::channel::reply();
-        let changes = changes.remove(owner).unwrap_or_default();
-        let read = FetchRead {
-            interest: held.session().interest,
-            wake: held.session().wake.clone(),
-            upserts: changes.upserts,
-            forgets: changes.forgets,
-            requeue: changes.requeue,
-            scope,
-            max_bytes: limits.max_bytes,
-            isolation: limits.isolation,
-            reply,
-        };
-        core.deliver(*owner, Envelope::Fetch(read)).await;
-        replies.push(answer);
-    }
-    for answer in replies {
-        if let Ok(partitions) = answer.await {
-            found.add(partitions);
+    found.lookups = 0;
+    let mut changes = held.take_changes();
+    let mut owners: BTreeSet<CoreId> = held.session().cores.iter().chain(changes.keys()).copied().collect();
+    let is_anyone_asked = !owners.is_empty();
+    if scope == Scope::News
+        && held.session().is_behind
+        && let Some(owner) = held.session_mut().turn_of(&owners)
+    {
+        let told = changes.remove(&owner).unwrap_or_default();
+        let answer = read(core, held, owner, told, scope, limits).await;
+        found.take_in(answer.await.unwrap_or_default());
+        if limits.are_reached_by(found) {
+            held.session_mut().tell_later(changes);
+            return true;
         }
+        owners.remove(&owner);
     }
-    !cores.is_empty()
+    // The other cores first: they wake up while this one reads.
+    let here = owners.take(&core.id());
+    let mut answers = Vec::with_capacity(owners.len() + 1);
+    for owner in owners.into_iter().chain(here) {
+        let told = match scope {
+            Scope::Once => changes.get(&owner).cloned().unwrap_or_default(),
+            Scope::All | Scope::News => changes.remove(&owner).unwrap_or_default(),
+        };
+        answers.push(read(core, held, owner, told, scope, limits).await);
+    }
+    for answer in answers {
+        found.take_in(answer.await.unwrap_or_default());
+    }
+    held.session_mut().tell_later(changes);
+    is_anyone_asked
+}
+
+/// Asks one core, which is told what has changed. It keeps that for the session, unless it is asked once.
+async fn read(
+    core: &Rc<Core>,
+    held: &mut HeldSession,
+    owner: CoreId,
+    told: Changes,
+    scope: Scope,
+    limits: &Limits,
+) -> Reply<FetchAnswer> {
+    if scope != Scope::Once {
+        held.session_mut().cores.insert(owner);
+    }
+    let (reply, answer) = tarn_runtime::channel::reply();
+    let read = FetchRead {
+        interest: held.session().interest,
+        wake: held.session().wake.clone(),
+        upserts: told.upserts,
+        forgets: told.forgets,
+        requeue: told.requeue,
+        scope,
+        max_bytes: limits.max_bytes,
+        isolation: limits.isolation,
+        reply,
+    };
+    core.deliver(owner, Envelope::Fetch(read)).await;
+    answer
 }
 
 async fn arm(core: &Rc<Core>, held: &HeldSession) {

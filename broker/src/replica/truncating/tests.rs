@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tarn_image::mirrors::Truncation;
 use tarn_log::limits::EXPORT_RESERVE_BYTES;
-use tarn_log::{Descriptors, FirstBatch, Log, LogDir, Opening};
+use tarn_log::{Descriptors, FirstBatch, Log, LogDir, Opening, ReadFrom};
 use tarn_mirror::local_cluster::{Gate, GateOrder, KnownState, MirrorGeneration};
 use tarn_mirror::state::MirrorState;
 use tarn_record::{Epoch, PartitionIndex, TopicId, TopicIdPartition, ValidBatch};
@@ -302,6 +302,8 @@ impl World {
             current_leader_epoch: Epoch::NONE,
             last_fetched_epoch: Epoch::NONE,
         };
-        self.replica.read(&wanted, 1000, FirstBatch::MayBeLarger, Isolation::ReadUncommitted).error
+        let first = FirstBatch::MayBeLarger;
+        let read = self.replica.read(&wanted, 1000, first, Isolation::ReadUncommitted, ReadFrom::Disk);
+        read.into_fetched().error
     }
 }

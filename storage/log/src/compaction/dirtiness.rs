@@ -6,11 +6,16 @@
 //! logs have one history.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use tarn_record::{Offset, Timestamp};
 
+use crate::descriptors::SegmentFile;
+use crate::disk::ReadFrom;
 use crate::error::LogError;
+use crate::limits::AGES_READ_AT_ONCE;
 use crate::log::Log;
+use crate::segment::{Latest, SegmentView};
 
 /// What of the topic's configuration compaction acts on, in ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +58,32 @@ impl Default for CleanRules {
     }
 }
 
+/// The timestamps of some segments, to be looked up on any thread.
+#[derive(Debug)]
+pub struct SegmentTimestamps {
+    unread: Vec<SegmentView>,
+    found: Vec<(Arc<SegmentFile>, Latest, i64)>,
+}
+
+impl SegmentTimestamps {
+    /// Looks them up.
+    ///
+    /// # Errors
+    /// Where a file cannot be read; also when its segment was removed meanwhile.
+    pub fn run(mut self) -> Result<SegmentTimestamps, LogError> {
+        for segment in std::mem::take(&mut self.unread) {
+            let (latest, oldest) = (segment.latest()?, segment.first_timestamp(ReadFrom::Disk)?);
+            self.found.push((segment.file().clone(), latest, oldest));
+        }
+        Ok(self)
+    }
+
+    /// True where nothing was looked up.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+}
+
 impl Dirtiness {
     /// The dirty part of what would be read, from 0 to 1: what `min.cleanable.dirty.ratio` speaks of.
     pub fn ratio(&self) -> f64 {
@@ -65,11 +96,12 @@ impl Dirtiness {
 
 impl Log {
     /// What can be compacted from `first_dirty` on, which is the cleaner's checkpoint; one that is not in the log
-    /// counts for the log start. `None` where there is nothing. Reads the disk only where a lag is configured, once
-    /// for each segment.
+    /// counts for the log start. `None` where there is nothing. Reads files only where a lag is configured, once
+    /// for each segment, and never waits for the disk.
     ///
     /// # Errors
-    /// Where a segment or its time index cannot be read.
+    /// Where a segment or its time index cannot be read; one that [is cold](LogError::is_cold) is to be looked up by
+    /// [`Log::search_timestamps`] first.
     pub fn dirtiness(
         &mut self,
         first_dirty: Offset,
@@ -94,6 +126,25 @@ impl Log {
     ) -> Result<Option<Dirtiness>, LogError> {
         let bound = CleanBound { high_watermark, recovery_point: self.end };
         self.dirtiness_within(first_dirty, &bound, rules, now)
+    }
+
+    /// A look at the timestamps of the next segments from `first_dirty` on of which they are not known.
+    pub fn search_timestamps(&self, first_dirty: Offset) -> SegmentTimestamps {
+        let segments = &self.segments[self.segment_of(first_dirty.clamp(self.start, self.end))..];
+        let unknown = segments.iter().filter(|segment| !segment.knows_its_timestamps());
+        let unread = unknown.take(AGES_READ_AT_ONCE).map(|segment| segment.view().clone()).collect();
+        SegmentTimestamps { unread, found: Vec::new() }
+    }
+
+    /// Remembers what was found.
+    pub fn remember_timestamps(&mut self, timestamps: &SegmentTimestamps) {
+        for (file, latest, oldest) in &timestamps.found {
+            let same = self.segments.iter_mut().find(|segment| Arc::ptr_eq(segment.file(), file));
+            if let Some(segment) = same {
+                segment.remember_latest(*latest);
+                segment.remember_oldest(*oldest);
+            }
+        }
     }
 
     fn dirtiness_within(
@@ -134,7 +185,10 @@ impl Log {
         let youngest = now.0.saturating_sub(rules.min_lag_ms);
         for index in first..has_last_batch {
             let is_settled = self.segment_end(index) <= limit;
-            if !is_settled || rules.min_lag_ms > 0 && self.segments[index].largest_timestamp()? > youngest {
+            if !is_settled
+                || rules.min_lag_ms > 0
+                    && self.segments[index].largest_timestamp(ReadFrom::Memory)? > youngest
+            {
                 return Ok(index);
             }
         }
@@ -153,7 +207,7 @@ impl Log {
         }
         let mut oldest = i64::MAX;
         for segment in &mut self.segments[first..after] {
-            let timestamp = segment.oldest_timestamp()?;
+            let timestamp = segment.oldest_timestamp(ReadFrom::Memory)?;
             oldest = if timestamp < 0 { oldest } else { oldest.min(timestamp) };
         }
         Ok(now.0.saturating_sub(rules.max_lag_ms).saturating_sub(oldest).max(0))

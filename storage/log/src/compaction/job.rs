@@ -21,6 +21,7 @@ use super::offset_map::Room;
 use super::output::{Cleaned, Output};
 use crate::config::LogConfig;
 use crate::descriptors::SegmentFile;
+use crate::disk::ReadFrom;
 use crate::error::LogError;
 use crate::home::{CLEANED_SUFFIX, Kind, SWAP_SUFFIX};
 use crate::log::{Log, LogIdentity};
@@ -171,10 +172,13 @@ impl Cleaning {
         let upper = self.sources.last().map_or(self.end, |source| source.sizes.end);
         let kept = std::mem::take(&mut self.aborted);
         for (file, size, index) in &self.indexes {
-            let collected = index.collect(Offset(0), upper).map_err(|error| match has_left(file, *size) {
-                true => CleanError::Changed,
-                false => LogError::from(error).into(),
-            })?;
+            let collected =
+                index.collect(Offset(0), upper, ReadFrom::Disk).map_err(|error| {
+                    match has_left(file, *size) {
+                        true => CleanError::Changed,
+                        false => LogError::from(error).into(),
+                    }
+                })?;
             self.aborted.extend(collected.transactions);
             if collected.complete {
                 return Ok(());

@@ -58,6 +58,7 @@ pub use export_dir::ExportDir;
 pub use export_note::{ExportNote, NotedExport};
 pub use flush::{FlushJob, Flushed};
 pub use flush_together::{Together, flush_together};
+pub use read::{Aborted, Read, ReadOrder, ReadSearch};
 pub use search::{BatchBelowSearch, FoundTimestamp, TimestampSearch};
 pub use truncate::Truncated;
 pub(crate) use truncation_mark::TruncationMark;

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 
 use tarn_record::Offset;
 
-use crate::disk::{DiskFile, Open};
+use crate::disk::{DiskFile, Open, ReadFrom};
 use crate::error::LogError;
 use crate::home::{Home, Kind};
 
@@ -73,6 +73,7 @@ impl<E: Entry> Index<E> {
         &self,
         home: &Home,
         base: Offset,
+        source: ReadFrom,
         holds: impl Fn(&E) -> bool,
     ) -> Result<Option<E>, LogError> {
         let in_tail = self.tail.partition_point(&holds);
@@ -82,15 +83,15 @@ impl<E: Entry> Index<E> {
         if self.stored == 0 {
             return Ok(None);
         }
-        let file = IndexFile::<E>::open(home, base)?;
+        let file = IndexFile::<E>::open(home, base, source)?;
         file.last_where(self.stored, holds)
     }
 
-    pub(crate) fn last(&self, home: &Home, base: Offset) -> Result<Option<E>, LogError> {
+    pub(crate) fn last(&self, home: &Home, base: Offset, source: ReadFrom) -> Result<Option<E>, LogError> {
         match self.tail.last() {
             Some(&entry) => Ok(Some(entry)),
             None if self.stored == 0 => Ok(None),
-            None => IndexFile::<E>::open(home, base)?.entry(self.stored - 1),
+            None => IndexFile::<E>::open(home, base, source)?.entry(self.stored - 1),
         }
     }
 
@@ -144,7 +145,7 @@ impl<E: Entry> Index<E> {
         if self.stored == 0 || !self.tail.is_empty() {
             return Ok(());
         }
-        let file = IndexFile::<E>::open(home, base)?;
+        let file = IndexFile::<E>::open(home, base, ReadFrom::Disk)?;
         self.stored = file.count_where(self.stored, holds)?;
         let path = home.file(base, E::KIND);
         let file = home.disk.open(&path, Open::ReadWrite);
@@ -158,14 +159,16 @@ struct IndexFile<'a, E> {
     file: std::sync::Arc<dyn DiskFile>,
     home: &'a Home,
     base: Offset,
+    source: ReadFrom,
     entries: PhantomData<E>,
 }
 
 impl<E: Entry> IndexFile<'_, E> {
-    fn open(home: &Home, base: Offset) -> Result<IndexFile<'_, E>, LogError> {
+    fn open(home: &Home, base: Offset, source: ReadFrom) -> Result<IndexFile<'_, E>, LogError> {
         let path = home.file(base, E::KIND);
-        let file = home.disk.open(&path, Open::Read).map_err(|cause| LogError::io("open", &path, cause))?;
-        Ok(IndexFile { file, home, base, entries: PhantomData })
+        let file = source.open(home.disk.as_ref(), &path, Open::Read);
+        let file = file.map_err(|cause| LogError::io("open", &path, cause))?;
+        Ok(IndexFile { file, home, base, source, entries: PhantomData })
     }
 
     fn last_where(&self, stored: u32, holds: impl Fn(&E) -> bool) -> Result<Option<E>, LogError> {
@@ -199,7 +202,8 @@ impl<E: Entry> IndexFile<'_, E> {
     fn entries(&self, first: u32, count: u32) -> Result<Vec<E>, LogError> {
         let mut bytes = vec![0; count as usize * E::BYTES];
         let position = u64::from(first) * E::BYTES as u64;
-        let read = self.file.read_at(&mut bytes, position).map_err(|cause| self.failed(cause))?;
+        let read = self.source.read_at(self.file.as_ref(), &mut bytes, position);
+        let read = read.map_err(|cause| self.failed(cause))?;
         Ok(bytes[..read].chunks_exact(E::BYTES).map(E::read).collect())
     }
 

@@ -14,7 +14,7 @@ use super::offset_index::OffsetEntry;
 use super::time_index::TimeEntry;
 use super::{Found, Latest, NARROW, Scan, Step};
 use crate::descriptors::SegmentFile;
-use crate::disk::DiskFile;
+use crate::disk::{DiskFile, ReadFrom};
 use crate::error::LogError;
 use crate::home::Home;
 
@@ -40,10 +40,15 @@ impl SegmentView {
 
     /// The first batch whose last offset is `offset` or above.
     pub(crate) fn locate(&self, offset: Offset) -> Result<Option<Found>, LogError> {
+        self.locate_from(offset, ReadFrom::Disk)
+    }
+
+    /// The same, read from there.
+    pub(crate) fn locate_from(&self, offset: Offset, source: ReadFrom) -> Result<Option<Found>, LogError> {
         if self.size == 0 {
             return Ok(None);
         }
-        self.first_where(self.hint(offset)?, |found| found.header.last_offset() >= offset)
+        self.first_where(self.hint(offset, source)?, source, |found| found.header.last_offset() >= offset)
     }
 
     /// The last batch that begins below `offset`. Batches up to the second after it that are not in order, or not all
@@ -53,7 +58,8 @@ impl SegmentView {
             return Ok(None);
         }
         let file = self.open()?;
-        let (mut scan, mut step) = self.scan_from(file.as_ref(), self.hint(offset.plus(-1))?)?;
+        let (mut scan, mut step) =
+            self.scan_from(file.as_ref(), self.hint(offset.plus(-1), ReadFrom::Disk)?, ReadFrom::Disk)?;
         let (mut last, mut expected, mut is_passed) = (None, self.base(), false);
         loop {
             let found = match step {
@@ -82,32 +88,38 @@ impl SegmentView {
     }
 
     /// The first batch that begins at `position` or above.
-    pub(crate) fn locate_position(&self, position: u64) -> Result<Option<Found>, LogError> {
+    pub(crate) fn locate_position(&self, position: u64, source: ReadFrom) -> Result<Option<Found>, LogError> {
         if position >= u64::from(self.size) {
             return Ok(None);
         }
         let at_or_below = |entry: &OffsetEntry| u64::from(entry.position) <= position;
-        let hint = self.offsets.last_where(self.home(), self.base(), at_or_below)?;
-        self.first_where(hint, |found| found.position >= position)
+        let hint = self.offsets.last_where(self.home(), self.base(), source, at_or_below)?;
+        self.first_where(hint, source, |found| found.position >= position)
     }
 
     /// The first batch from `offset` on that is later than or at `timestamp`.
     pub(crate) fn locate_time(&self, timestamp: i64, offset: Offset) -> Result<Option<Found>, LogError> {
         let base = self.base();
-        let entry = self.times.last_where(self.home(), base, |entry| entry.timestamp < timestamp)?;
+        let earlier = |entry: &TimeEntry| entry.timestamp < timestamp;
+        let entry = self.times.last_where(self.home(), base, ReadFrom::Disk, earlier)?;
         let below = entry.map_or(base, |entry| base.plus(i64::from(entry.relative)));
         let from = below.max(offset);
-        self.first_where(self.hint(from)?, |found| {
+        self.first_where(self.hint(from, ReadFrom::Disk)?, ReadFrom::Disk, |found| {
             found.header.last_offset() >= from && found.header.max_timestamp >= timestamp
         })
     }
 
     /// The largest timestamp and the batch that has it.
     pub(crate) fn latest(&self) -> Result<Latest, LogError> {
+        self.latest_from(ReadFrom::Disk)
+    }
+
+    /// The same, read from there.
+    pub(crate) fn latest_from(&self, source: ReadFrom) -> Result<Latest, LogError> {
         let none = Latest { timestamp: Timestamp::NONE.0, offset: self.base() };
         match self.latest {
             Some(latest) => Ok(latest),
-            None => Ok(self.newest_time_entry()?.unwrap_or(none)),
+            None => Ok(self.newest_time_entry(source)?.unwrap_or(none)),
         }
     }
 
@@ -116,8 +128,8 @@ impl SegmentView {
         self.home().disk.modified_ms(&self.file.path()).ok()
     }
 
-    pub(super) fn newest_time_entry(&self) -> Result<Option<Latest>, LogError> {
-        let entry = self.times.last(self.home(), self.base())?;
+    pub(super) fn newest_time_entry(&self, source: ReadFrom) -> Result<Option<Latest>, LogError> {
+        let entry = self.times.last(self.home(), self.base(), source)?;
         Ok(entry.map(|entry| Latest {
             timestamp: entry.timestamp,
             offset: self.base().plus(i64::from(entry.relative)),
@@ -126,21 +138,26 @@ impl SegmentView {
 
     /// Where the batch of the last entry of the offset index begins; 0 without entries.
     pub(super) fn last_indexed_position(&self) -> Result<u64, LogError> {
-        let Some(entry) = self.offsets.last(self.home(), self.base())? else { return Ok(0) };
-        match self.scan_from(self.open()?.as_ref(), Some(entry))?.1 {
+        let entry = self.offsets.last(self.home(), self.base(), ReadFrom::Disk)?;
+        let Some(entry) = entry else { return Ok(0) };
+        match self.scan_from(self.open()?.as_ref(), Some(entry), ReadFrom::Disk)?.1 {
             Step::Batch(found) => Ok(found.position),
             _ => Ok(0),
         }
     }
 
     /// The largest timestamp of the first batch.
-    pub(super) fn first_timestamp(&self) -> Result<i64, LogError> {
-        let first = self.first_where(None, |_| true)?;
+    pub(crate) fn first_timestamp(&self, source: ReadFrom) -> Result<i64, LogError> {
+        let first = self.first_where(None, source, |_| true)?;
         Ok(first.map_or(Timestamp::NONE.0, |found| found.header.max_timestamp))
     }
 
     pub(crate) fn open(&self) -> Result<Arc<dyn DiskFile>, LogError> {
-        self.file.open().map_err(|cause| self.failed("open", cause))
+        self.open_from(ReadFrom::Disk)
+    }
+
+    fn open_from(&self, source: ReadFrom) -> Result<Arc<dyn DiskFile>, LogError> {
+        self.file.open_from(source).map_err(|cause| self.failed("open", cause))
     }
 
     pub(crate) fn failed(&self, action: &'static str, cause: io::Error) -> LogError {
@@ -156,20 +173,21 @@ impl SegmentView {
     }
 
     /// The last index entry at or below `offset`.
-    fn hint(&self, offset: Offset) -> Result<Option<OffsetEntry>, LogError> {
+    fn hint(&self, offset: Offset, source: ReadFrom) -> Result<Option<OffsetEntry>, LogError> {
         let base = self.base();
         let relative = offset.0.saturating_sub(base.0);
-        self.offsets.last_where(self.home(), base, |entry| i64::from(entry.relative) <= relative)
+        self.offsets.last_where(self.home(), base, source, |entry| i64::from(entry.relative) <= relative)
     }
 
     /// The first batch for which `holds`, from the one on to which the index points.
     fn first_where(
         &self,
         hint: Option<OffsetEntry>,
+        source: ReadFrom,
         holds: impl Fn(&Found) -> bool,
     ) -> Result<Option<Found>, LogError> {
-        let file = self.open()?;
-        let (mut scan, mut step) = self.scan_from(file.as_ref(), hint)?;
+        let file = self.open_from(source)?;
+        let (mut scan, mut step) = self.scan_from(file.as_ref(), hint, source)?;
         loop {
             match step {
                 Step::Batch(found) if holds(&found) => return Ok(Some(found)),
@@ -187,17 +205,18 @@ impl SegmentView {
         &self,
         file: &'a dyn DiskFile,
         hint: Option<OffsetEntry>,
+        source: ReadFrom,
     ) -> Result<(Scan<'a>, Step), LogError> {
         let end = u64::from(self.size);
         if let Some(entry) = hint {
-            let mut scan = Scan::new(file, u64::from(entry.position), end, NARROW);
+            let mut scan = Scan::new(file, u64::from(entry.position), end, NARROW).reading(source);
             let step = self.next(&mut scan)?;
             let expected = self.base().plus(i64::from(entry.relative));
             if matches!(step, Step::Batch(found) if found.header.last_offset() == expected) {
                 return Ok((scan, step));
             }
         }
-        let mut scan = Scan::new(file, 0, end, NARROW);
+        let mut scan = Scan::new(file, 0, end, NARROW).reading(source);
         let step = self.next(&mut scan)?;
         Ok((scan, step))
     }

@@ -21,6 +21,7 @@ use tarn_record::{BatchHeader, Offset, Timestamp};
 
 use crate::config::LogConfig;
 use crate::descriptors::SegmentFile;
+use crate::disk::ReadFrom;
 use crate::error::LogError;
 use crate::home::{Home, Kind};
 use crate::limits::{INDEX_ENTRIES_IN_MEMORY_MAX, SEGMENT_BYTES_MAX, SEGMENT_OFFSETS_MAX};
@@ -170,7 +171,7 @@ impl Segment {
     fn age_ms(&mut self, largest_timestamp: i64, now: Timestamp) -> Result<i64, LogError> {
         let first = match self.first_timestamp {
             Some(first) => first,
-            None => *self.first_timestamp.insert(self.view.first_timestamp()?),
+            None => *self.first_timestamp.insert(self.view.first_timestamp(ReadFrom::Disk)?),
         };
         Ok(match first {
             0.. => largest_timestamp.saturating_sub(first),
@@ -248,41 +249,47 @@ impl Segment {
         (self.view.offsets.bytes(), self.view.times.bytes())
     }
 
-    /// The largest timestamp, in ms; negative without one. What the disk says of it is remembered.
-    pub(crate) fn largest_timestamp(&mut self) -> Result<i64, LogError> {
-        if self.view.latest.is_none() {
-            // It comes from the time index, which must not get the same entry again.
-            let latest = self.view.latest()?;
-            self.indexed_timestamp = latest.timestamp;
-            self.view.latest = Some(latest);
-        }
-        Ok(self.view.latest()?.timestamp)
+    /// The largest timestamp, in ms; negative without one. What its file says of it is remembered.
+    pub(crate) fn largest_timestamp(&mut self, source: ReadFrom) -> Result<i64, LogError> {
+        let latest = self.view.latest_from(source)?;
+        self.remember_latest(latest);
+        Ok(latest.timestamp)
     }
 
     /// Remembers what the disk says of the largest timestamp, where that is not known yet.
     pub(crate) fn remember_latest(&mut self, latest: Latest) {
         if self.view.latest.is_none() {
-            // As in `largest_timestamp`.
+            // It comes from the time index, which must not get the same entry again.
             self.indexed_timestamp = latest.timestamp;
             self.view.latest = Some(latest);
         }
     }
 
     /// The largest timestamp of the first batch, in ms; negative without one. Remembered likewise.
-    pub(crate) fn oldest_timestamp(&mut self) -> Result<i64, LogError> {
+    pub(crate) fn oldest_timestamp(&mut self, source: ReadFrom) -> Result<i64, LogError> {
         if self.size() == 0 {
             return Ok(Timestamp::NONE.0);
         }
         match self.first_timestamp {
             Some(first) => Ok(first),
-            None => Ok(*self.first_timestamp.insert(self.view.first_timestamp()?)),
+            None => Ok(*self.first_timestamp.insert(self.view.first_timestamp(source)?)),
         }
+    }
+
+    /// Remembers what the disk says of it, where that is not known yet.
+    pub(crate) fn remember_oldest(&mut self, first_timestamp: i64) {
+        self.first_timestamp.get_or_insert(first_timestamp);
+    }
+
+    /// True where both timestamps are known, or none is needed.
+    pub(crate) fn knows_its_timestamps(&self) -> bool {
+        self.size() == 0 || self.view.latest.is_some() && self.first_timestamp.is_some()
     }
 
     /// Makes a segment that was found ready for appends, from its indexes and the batches above their
     /// last entry. Returns the offset after its last batch; `None` where it has none.
     pub(crate) fn resume(&mut self) -> Result<Option<Offset>, LogError> {
-        let newest = self.view.newest_time_entry()?;
+        let newest = self.view.newest_time_entry(ReadFrom::Disk)?;
         self.indexed_timestamp = newest.map_or(Timestamp::NONE.0, |latest| latest.timestamp);
         let mut latest = newest.unwrap_or(Latest { timestamp: Timestamp::NONE.0, offset: self.base() });
         let (file, from) = (self.view.open()?, self.view.last_indexed_position()?);
@@ -300,6 +307,10 @@ impl Segment {
         }
         self.unindexed_bytes = (u64::from(self.size()) - from) as u32;
         self.view.latest = Some(latest);
+        if end.is_some() {
+            // The first append asks for it, and that is on a core.
+            self.oldest_timestamp(ReadFrom::Disk)?;
+        }
         Ok(end)
     }
 

@@ -34,7 +34,7 @@ impl Entry for OffsetEntry {
 mod tests {
     use super::*;
     use crate::descriptors::Descriptors;
-    use crate::disk::{Disk, RealDisk};
+    use crate::disk::{Disk, ReadFrom, RealDisk};
     use crate::home::Home;
     use crate::segment::index::Index;
     use std::sync::Arc;
@@ -58,12 +58,18 @@ mod tests {
             index.push(OffsetEntry { relative: number * 10, position: number * 1000 });
         }
         for asked in [0, 9, 10, 6995, 20_999, 21_000, 29_990, u32::MAX] {
-            let found = index.last_where(&home, base, |entry| entry.relative <= asked).unwrap().unwrap();
+            let found = index
+                .last_where(&home, base, ReadFrom::Disk, |entry| entry.relative <= asked)
+                .unwrap()
+                .unwrap();
             assert_eq!(found.relative, (asked / 10).min(2999) * 10, "{asked}");
         }
         index.truncate_to(&home, base, |entry| entry.position < 5000).unwrap();
         assert_eq!((index.len(), index.unstored()), (5, 0));
-        assert_eq!(index.last(&home, base).unwrap(), Some(OffsetEntry { relative: 40, position: 4000 }));
+        assert_eq!(
+            index.last(&home, base, ReadFrom::Disk).unwrap(),
+            Some(OffsetEntry { relative: 40, position: 4000 })
+        );
         assert_eq!(std::fs::metadata(home.file(base, Kind::OffsetIndex)).unwrap().len(), 40);
     }
 

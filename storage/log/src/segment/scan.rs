@@ -8,13 +8,14 @@ use std::io;
 use bytes::Bytes;
 use tarn_record::{BatchError, BatchHeader, ControlRecord, HEADER_BYTES, ValidBatch};
 
-use crate::disk::DiskFile;
+use crate::disk::{DiskFile, ReadFrom};
 use crate::limits::CONTROL_BATCH_BYTES_MAX;
 
 /// Reads batches from a position on.
 #[derive(Debug)]
 pub(crate) struct Scan<'a> {
     file: &'a dyn DiskFile,
+    source: ReadFrom,
     position: u64,
     end: u64,
     window_bytes: usize,
@@ -48,7 +49,13 @@ pub(crate) const WIDE: usize = 256 * 1024;
 impl<'a> Scan<'a> {
     /// Scans `position..end` of a file, reading `window_bytes` at once.
     pub(crate) fn new(file: &'a dyn DiskFile, position: u64, end: u64, window_bytes: usize) -> Scan<'a> {
-        Scan { file, position, end, window_bytes, window: Vec::new(), window_start: position }
+        let (source, window) = (ReadFrom::Disk, Vec::new());
+        Scan { file, source, position, end, window_bytes, window, window_start: position }
+    }
+
+    /// The same scan, which takes its headers from `source`.
+    pub(crate) fn reading(self, source: ReadFrom) -> Scan<'a> {
+        Scan { source, ..self }
     }
 
     /// Where the next step begins.
@@ -154,7 +161,13 @@ impl<'a> Scan<'a> {
             let wanted = (self.end - position).min(self.window_bytes.max(len) as u64) as usize;
             self.window.resize(wanted, 0);
             self.window_start = position;
-            let read = self.file.read_at(&mut self.window, position)?;
+            let read = match self.source.read_at(self.file, &mut self.window, position) {
+                Ok(read) => read,
+                Err(error) => {
+                    self.window.clear();
+                    return Err(error);
+                }
+            };
             self.window.truncate(read);
             if read < len {
                 return Err(io::ErrorKind::UnexpectedEof.into());

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tarn_record::{Offset, ProducerId};
 use thiserror::Error;
 
-use crate::disk::{Disk, DiskFile, Open};
+use crate::disk::{Disk, DiskFile, Open, ReadFrom};
 use crate::error::sync_failed;
 
 /// The bytes of one entry.
@@ -130,7 +130,7 @@ impl TxnIndex {
     /// `Damaged` for the first entry that is out of order or below `base_offset`.
     pub fn sanity_check(&self, base_offset: Offset) -> Result<(), TxnIndexError> {
         let mut lowest = base_offset;
-        self.scan(0, |number, entry| {
+        self.scan(0, ReadFrom::Disk, |number, entry| {
             let fault = if entry.last_offset < lowest {
                 "a marker below the one before or below the segment"
             } else if entry.first_offset > entry.last_offset {
@@ -168,14 +168,19 @@ impl TxnIndex {
     /// The aborted transactions that touch the offsets from `fetch_offset` up to, not including, `upper`.
     ///
     /// # Errors
-    /// Where the file cannot be read or is damaged.
-    pub fn collect(&self, fetch_offset: Offset, upper: Offset) -> Result<Collected, TxnIndexError> {
+    /// Where the file cannot be read or is damaged, or is not in memory and is to be read from there.
+    pub fn collect(
+        &self,
+        fetch_offset: Offset,
+        upper: Offset,
+        source: ReadFrom,
+    ) -> Result<Collected, TxnIndexError> {
         let mut collected = Collected::default();
         if self.last < fetch_offset {
             return Ok(collected);
         }
-        let first = self.first_at_or_above(fetch_offset)?;
-        self.scan(first, |_, entry| {
+        let first = self.first_at_or_above(fetch_offset, source)?;
+        self.scan(first, source, |_, entry| {
             if entry.last_offset >= fetch_offset && entry.first_offset < upper {
                 collected.transactions.push(entry);
             }
@@ -193,7 +198,7 @@ impl TxnIndex {
         if self.last < offset {
             return Ok(());
         }
-        let keep = self.first_at_or_above(offset)?;
+        let keep = self.first_at_or_above(offset, ReadFrom::Disk)?;
         let file = self.disk.open(&self.path, Open::ReadWrite).map_err(|cause| self.io(cause))?;
         file.set_len(keep * TXN_INDEX_ENTRY_BYTES as u64).map_err(|cause| self.io(cause))?;
         self.entries = keep;
@@ -233,15 +238,15 @@ impl TxnIndex {
 
     /// The number of the first entry whose marker is at `offset` or above: they are in order, so a few
     /// reads find it in an index of any length.
-    fn first_at_or_above(&self, offset: Offset) -> Result<u64, TxnIndexError> {
+    fn first_at_or_above(&self, offset: Offset, source: ReadFrom) -> Result<u64, TxnIndexError> {
         let (mut low, mut high) = (0, self.entries);
         if low == high {
             return Ok(0);
         }
-        let file = self.disk.open(&self.path, Open::Read).map_err(|cause| self.io(cause))?;
+        let file = self.open_from(source)?;
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.entry(file.as_ref(), middle)?.last_offset < offset {
+            if self.entry_from(file.as_ref(), middle, source)?.last_offset < offset {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -254,19 +259,20 @@ impl TxnIndex {
     fn scan(
         &self,
         first: u64,
+        source: ReadFrom,
         mut visit: impl FnMut(u64, AbortedTransaction) -> Result<Scan, TxnIndexError>,
     ) -> Result<(), TxnIndexError> {
         if first >= self.entries {
             return Ok(());
         }
-        let file = self.disk.open(&self.path, Open::Read).map_err(|cause| self.io(cause))?;
+        let file = self.open_from(source)?;
         let mut bytes = [0; TXN_INDEX_ENTRY_BYTES * ENTRIES_PER_READ];
         let mut number = first;
         while number < self.entries {
             let wanted = (self.entries - number).min(ENTRIES_PER_READ as u64) as usize;
             let wanted = &mut bytes[..wanted * TXN_INDEX_ENTRY_BYTES];
             let position = number * TXN_INDEX_ENTRY_BYTES as u64;
-            let read = file.read_at(wanted, position).map_err(|cause| self.io(cause))?;
+            let read = source.read_at(file.as_ref(), wanted, position).map_err(|cause| self.io(cause))?;
             if read < wanted.len() {
                 return Err(self.damaged(position + read as u64, "the file ends early"));
             }
@@ -282,10 +288,23 @@ impl TxnIndex {
         Ok(())
     }
 
+    fn open_from(&self, source: ReadFrom) -> Result<Arc<dyn DiskFile>, TxnIndexError> {
+        source.open(self.disk.as_ref(), &self.path, Open::Read).map_err(|cause| self.io(cause))
+    }
+
     fn entry(&self, file: &dyn DiskFile, number: u64) -> Result<AbortedTransaction, TxnIndexError> {
+        self.entry_from(file, number, ReadFrom::Disk)
+    }
+
+    fn entry_from(
+        &self,
+        file: &dyn DiskFile,
+        number: u64,
+        source: ReadFrom,
+    ) -> Result<AbortedTransaction, TxnIndexError> {
         let mut bytes = [0; TXN_INDEX_ENTRY_BYTES];
         let position = number * TXN_INDEX_ENTRY_BYTES as u64;
-        if file.read_at(&mut bytes, position).map_err(|cause| self.io(cause))? < bytes.len() {
+        if source.read_at(file, &mut bytes, position).map_err(|cause| self.io(cause))? < bytes.len() {
             return Err(self.damaged(position, "the file ends early"));
         }
         decode(&bytes).map_err(|fault| self.damaged(position, fault))
@@ -361,7 +380,7 @@ mod tests {
             index.append(&[entry]).unwrap();
         }
         let found = |from, upper| {
-            let collected = index.collect(Offset(from), Offset(upper)).unwrap();
+            let collected = index.collect(Offset(from), Offset(upper), ReadFrom::Disk).unwrap();
             let ids: Vec<_> = collected.transactions.iter().map(|entry| entry.producer_id.0).collect();
             (ids, collected.complete)
         };
@@ -445,7 +464,7 @@ mod tests {
             let touches = |entry: &&AbortedTransaction| {
                 entry.last_offset >= Offset(from) && entry.first_offset < upper
             };
-            let collected = index.collect(Offset(from), upper).unwrap();
+            let collected = index.collect(Offset(from), upper, ReadFrom::Disk).unwrap();
             let expected: Vec<_> = seen.iter().filter(touches).copied().collect();
             prop_assert_eq!(collected.transactions, expected);
         }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tarn_log::producers::MarkerRule;
 use tarn_log::{
-    AppendError, Descriptors, FirstBatch, FlushPolicy, Log, LogConfig, LogDir, ReadError, RealDisk,
+    Aborted, AppendError, Descriptors, FirstBatch, FlushPolicy, Log, LogConfig, LogDir, ReadError, ReadFrom,
+    ReadOrder, RealDisk,
 };
 use tarn_record::{
     BatchBuilder, Compression, EndTransaction, Epoch, Offset, Outcome, PartitionIndex, ProducerEpoch,
@@ -160,6 +161,19 @@ fn a_read_ends_at_its_upper_bound_and_may_cut_the_last_batch() {
 }
 
 #[test]
+fn where_nothing_fits_any_more_nothing_is_read() {
+    let world = World::new(LogConfig::default());
+    let mut log = world.create();
+    mirror(&mut log, &[batch(0, 1, 0)]).unwrap();
+    let file = world.path().join("00000000000000000000.log");
+    std::fs::write(&file, [0; 100]).unwrap();
+    let read = |max_bytes, first| log.read(Offset(0), max_bytes, first, log.end());
+    assert!(read(1 << 20, FirstBatch::MustFit).is_err(), "it is damaged");
+    assert!(read(0, FirstBatch::MayBeLarger).is_err());
+    assert!(read(0, FirstBatch::MustFit).unwrap().is_empty());
+}
+
+#[test]
 fn every_offset_is_found_whatever_the_sizes() {
     let world = World::new(segments_of(4000));
     let mut log = world.create();
@@ -303,8 +317,16 @@ fn the_aborted_transactions_of_a_read_are_those_that_touch_its_batches() {
         let batches = read_all(&log, Offset(0), 1 << 20);
         assert_eq!(all.len(), 31);
         for (from, max_bytes) in (0..log.end().0).flat_map(|from| [1, 250, 1000].map(|bytes| (from, bytes))) {
-            let plan = log.read(Offset(from), max_bytes, FirstBatch::MayBeLarger, log.end()).unwrap();
-            let mut rest = plan.bytes as i64;
+            let order = ReadOrder {
+                from: Offset(from),
+                max_bytes,
+                first_batch: FirstBatch::MayBeLarger,
+                upper: log.end(),
+                aborted: Aborted::Named,
+            };
+            let read = log.read_from(&order, ReadFrom::Disk).unwrap();
+            assert_eq!(log.read_search(&order).run().unwrap().aborted, read.aborted, "on another thread");
+            let (mut rest, aborted) = (read.plan.bytes as i64, read.aborted);
             let read = batches.iter().skip_while(|batch| batch.header().last_offset().0 < from);
             let touched = read.take_while(|batch| {
                 rest -= batch.bytes().len() as i64;
@@ -316,7 +338,7 @@ fn the_aborted_transactions_of_a_read_are_those_that_touch_its_batches() {
                 .filter(|one| one.last_offset.0 >= from && one.first_offset < end)
                 .copied()
                 .collect();
-            assert_eq!(log.aborted_in(&plan, Offset(from)).unwrap(), expected, "{from}, {max_bytes} bytes");
+            assert_eq!(aborted, expected, "{from}, {max_bytes} bytes");
         }
     }
 }
@@ -393,7 +415,7 @@ fn a_file_is_closed_for_another_and_opened_again() {
         .step_by(4)
         .map(|from| {
             log.read(Offset(from), 1, FirstBatch::MayBeLarger, log.end()).unwrap().slices[0]
-                .open_file()
+                .open_file(ReadFrom::Disk)
                 .unwrap()
         })
         .collect();

@@ -10,6 +10,7 @@ mod exporting;
 mod flushing;
 mod idle_producers;
 mod model;
+mod reading;
 mod recovering;
 mod retaining;
 mod swapping;

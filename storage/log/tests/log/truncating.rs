@@ -1,6 +1,6 @@
 //! Dropping records from either end of a log.
 
-use tarn_log::{AppendError, FileSlice, FirstBatch, Log, LogConfig, LogError, Opening};
+use tarn_log::{AppendError, FileSlice, FirstBatch, Log, LogConfig, LogError, Opening, ReadFrom};
 use tarn_record::{Epoch, Offset, Outcome};
 
 use crate::world::*;
@@ -56,7 +56,7 @@ fn only_slices_that_lost_bytes_are_no_longer_current() {
     assert_eq!(kept.read().unwrap(), before);
     for gone in [dropped, far] {
         assert!(!gone.is_current());
-        assert!(gone.open_file().is_err() && gone.read().is_err());
+        assert!(gone.open_file(ReadFrom::Disk).is_err() && gone.read().is_err());
     }
 }
 
@@ -65,7 +65,7 @@ fn a_segment_that_loses_all_its_batches_is_replaced_and_not_written_over() {
     let world = World::new(segments_of(500));
     let mut log = filled(&world);
     let base = world.names().iter().filter_map(|name| name.strip_suffix(".log")?.parse().ok()).max().unwrap();
-    let held = slice_at(&log, base).open_file().unwrap();
+    let held = slice_at(&log, base).open_file(ReadFrom::Disk).unwrap();
     let before = std::io::read_to_string(&mut &*held).is_ok();
     let _ = log.truncate_to(Offset(base), NOW).unwrap();
     mirror(&mut log, &[batch(base, 2, 9)]).unwrap();
