@@ -15,7 +15,7 @@ Usage: perf/run.sh mirror [--records N | --gb GB] [--partitions N] [--rounds N] 
        perf/run.sh partitions [--topics N] [--partitions N] [--rounds N] [--json]
        perf/run.sh produce [--records-mb N] [--rounds N] [--peers LIST] [--acks LIST] [--codec LIST] [--warm-mb N]
                            [--record-bytes N] [--batch-bytes N] [--connections N] [--partitions N] [--json]
-       perf/run.sh consume [--consumers LIST] [--response-bytes N] and those above, but --acks and --warm-mb
+       perf/run.sh consume [--consumers LIST] [--response-bytes N] [--sessions] and those above, but --acks and --warm-mb
 
   mirror  copies a backlog of 1 KiB records from one Apache Kafka 4.4, in turn by Tarn, by MirrorMaker 2 (4.3.1,
           tuned) into another Kafka 4.4, and by a loop that only receives, checks CRCs and writes. Prints MB/s

@@ -1,11 +1,12 @@
 //! A blocking connection to a broker that knows a few requests, spelled out by hand: the measure shares no
 //! code with what it measures. Those of clients are here, those that make and fill topics in `topics`, those
-//! of mirrors in `mirrors`; `pipeline` is a producer with several requests under way.
+//! of mirrors in `mirrors`; `pipeline` is a producer with several requests under way, `session` a consumer's.
 //!
 //! Invariant: nothing in an answer is trusted; a length beyond the answer is an error.
 
 mod mirrors;
 pub(crate) mod pipeline;
+pub(crate) mod session;
 pub(crate) mod topics;
 
 use std::io::{self, Read, Write};

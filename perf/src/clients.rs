@@ -7,6 +7,7 @@ use std::thread::scope;
 
 use crate::batch::HEADER_BYTES;
 use crate::broker_client::pipeline::{Acks, Pipeline};
+use crate::broker_client::session::FetchSession;
 use crate::broker_client::{BrokerClient, Fields, bad};
 
 /// What clients have done.
@@ -49,15 +50,25 @@ impl Producers {
     }
 }
 
+/// How consumers ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fetching {
+    /// Each request names all partitions.
+    Alone,
+    /// In sessions.
+    InSessions,
+}
+
 /// So many consumers; each reads the whole topic, up to these ends.
 pub(crate) fn consume(
     address: &str,
     topic: &str,
     ends: &[i64],
-    response_bytes: i32,
+    (response_bytes, fetching): (i32, Fetching),
     consumers: usize,
 ) -> io::Result<Done> {
-    let read = in_threads(vec![(); consumers], |()| read_topic(address, topic, ends, response_bytes))?;
+    let one = |()| read_topic(address, topic, ends, (response_bytes, fetching));
+    let read = in_threads(vec![(); consumers], one)?;
     Ok(read.into_iter().fold(Done::default(), |all, one| Done {
         bytes: all.bytes + one.bytes,
         requests: all.requests + one.requests,
@@ -65,17 +76,27 @@ pub(crate) fn consume(
 }
 
 /// One of them.
-pub(crate) fn read_topic(address: &str, topic: &str, ends: &[i64], response_bytes: i32) -> io::Result<Done> {
+pub(crate) fn read_topic(
+    address: &str,
+    topic: &str,
+    ends: &[i64],
+    (response_bytes, fetching): (i32, Fetching),
+) -> io::Result<Done> {
     let mut broker = BrokerClient::connect(address)?;
+    let mut session = FetchSession::default();
     let mut offsets = vec![0; ends.len()];
     let mut done = Done::default();
     while offsets != ends {
         let asked = offsets.clone();
-        broker.fetch(topic, &asked, response_bytes, |index, _, batches| {
+        let take = |index: usize, _: i64, batches: &[u8]| {
             let offset = offsets.get_mut(index).ok_or_else(|| bad("a partition that was not asked for"))?;
             done.bytes += skip_batches(batches, offset)?;
             Ok(())
-        })?;
+        };
+        match fetching {
+            Fetching::Alone => broker.fetch(topic, &asked, response_bytes, take)?,
+            Fetching::InSessions => session.fetch(&mut broker, topic, &asked, response_bytes, take)?,
+        }
         done.requests += 1;
     }
     Ok(done)

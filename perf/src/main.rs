@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use crate::batch::{Codec, Shape};
 use crate::broker_client::pipeline::Acks;
+use crate::clients::Fetching;
 use crate::failure::{Doing, Result};
 use crate::load::{Size, VALUE_BYTES};
 use crate::many_topics::ManyTopics;
@@ -256,6 +257,9 @@ struct ConsumeArguments {
     /// The largest response to ask for, in bytes
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(i32).range(1..))]
     response_bytes: i32,
+    /// Consumers fetch in sessions, as Kafka's own does, and do not name all partitions each time
+    #[arg(long)]
+    sessions: bool,
     #[command(flatten)]
     shared: Shared,
 }
@@ -450,6 +454,7 @@ impl ConsumeArguments {
             peers: self.load.peers,
             consumers: self.consumers.into_iter().map(usize::from).collect(),
             response_bytes: self.response_bytes,
+            fetching: if self.sessions { Fetching::InSessions } else { Fetching::Alone },
             kit: Kit::new(&shared.kit, &shared.root),
             tarn: shared.build(),
             work: shared.work,

@@ -15,6 +15,8 @@ use crate::broker_client::{Fields, bad};
 
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 const FETCH: i64 = 1;
+/// The first version with sessions; of those that have them, version 11 is spoken here.
+const SESSIONS: i64 = 7;
 
 /// The file, and what it is made of.
 #[derive(Clone, Copy, Debug)]
@@ -62,25 +64,33 @@ fn serve(mut stream: TcpStream, file: &File, sent: Sent) -> io::Result<()> {
         let mut request = vec![0; size];
         stream.read_exact(&mut request)?;
         let mut fields = Fields::new(&request);
-        let (key, _version) = (fields.number::<2>()?, fields.number::<2>()?);
+        let (key, version) = (fields.number::<2>()?, fields.number::<2>()?);
         let correlation = fields.bytes(4)?;
         if key != FETCH {
             return Err(bad("a request that is no Fetch"));
         }
         fields.skip_string()?;
-        // The replica, how long and for how much to wait, how much at most, the isolation; the number of topics.
-        fields.bytes(21)?;
+        // From version 7 on there are sessions, and more fields than in version 4.
+        let in_session = version >= SESSIONS;
+        // The replica, how long and for how much to wait, how much at most, the isolation; the session; the number
+        // of topics.
+        fields.bytes(if in_session { 29 } else { 21 })?;
         let topic = fields.string()?;
         fields.count()?;
-        let (index, offset) = (fields.bytes(4)?, fields.number::<8>()?);
+        let index = fields.bytes(4)?;
+        fields.bytes(if in_session { 4 } else { 0 })?;
+        let offset = fields.number::<8>()?;
+        fields.bytes(if in_session { 8 } else { 0 })?;
         let most = fields.number::<4>()?.max(0) as u64;
         let from = (offset.max(0) as u64 / sent.batch_records * sent.batch_bytes).min(length);
         let bytes = (most / sent.batch_bytes).max(1) * sent.batch_bytes;
         let bytes = bytes.min(length - from);
         let mut head = Vec::new();
         head.extend(correlation);
-        // No throttling, one topic.
-        head.extend([0, 0, 0, 0, 0, 0, 0, 1]);
+        // No throttling; no error, the session; one topic.
+        head.extend([0; 4]);
+        head.extend(if in_session { &[0, 0, 0, 0, 0, 1][..] } else { &[] });
+        head.extend([0, 0, 0, 1]);
         head.extend((topic.len() as i16).to_be_bytes());
         head.extend(topic);
         head.extend([0, 0, 0, 1]);
@@ -89,8 +99,10 @@ fn serve(mut stream: TcpStream, file: &File, sent: Sent) -> io::Result<()> {
         let end = (length / sent.batch_bytes * sent.batch_records) as i64;
         head.extend(end.to_be_bytes());
         head.extend(end.to_be_bytes());
-        // No aborted transactions.
+        // The start of the log; no aborted transactions, no better replica.
+        head.extend(if in_session { &[0; 8][..] } else { &[] });
         head.extend((-1i32).to_be_bytes());
+        head.extend(if in_session { &[0xff; 4][..] } else { &[] });
         head.extend((bytes as i32).to_be_bytes());
         stream.write_all(&((head.len() as u64 + bytes) as i32).to_be_bytes())?;
         stream.write_all(&head)?;
@@ -108,7 +120,7 @@ fn serve(mut stream: TcpStream, file: &File, sent: Sent) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::batch::Codec;
-    use crate::clients::read_topic;
+    use crate::clients::{Fetching, read_topic};
     use crate::peers::free_address;
 
     #[test]
@@ -123,8 +135,10 @@ mod tests {
             thread::yield_now();
         }
         let ends = [9 * shape.records() as i64];
-        let read = read_topic(&address, "any", &ends, 5000).unwrap();
-        assert_eq!((read.bytes, read.requests), (9 * sent.batch_bytes, 5));
+        for fetching in [Fetching::Alone, Fetching::InSessions] {
+            let read = read_topic(&address, "any", &ends, (5000, fetching)).unwrap();
+            assert_eq!((read.bytes, read.requests), (9 * sent.batch_bytes, 5), "{fetching:?}");
+        }
         std::fs::remove_file(path).unwrap();
     }
 }

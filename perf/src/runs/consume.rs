@@ -12,7 +12,7 @@ use super::produce::Load;
 use super::side_by_side::{Case, Measured, Ratio, Report, Round, cpu_per_gb, mb_per_second, rotated};
 use crate::batch::Codec;
 use crate::broker_client::pipeline::Acks;
-use crate::clients::consume;
+use crate::clients::{Fetching, consume};
 use crate::failure::{Doing, Result};
 use crate::measure::target::Target;
 use crate::peers::kafka::Kit;
@@ -63,6 +63,8 @@ pub(crate) struct ConsumeRun {
     pub(crate) consumers: Vec<usize>,
     /// The largest response to ask for, and the same for each partition.
     pub(crate) response_bytes: i32,
+    /// How they ask.
+    pub(crate) fetching: Fetching,
     /// The Tarn to measure.
     pub(crate) tarn: Build,
     /// Jars.
@@ -111,10 +113,11 @@ impl ConsumeRun {
             server.stop()?;
         }
         let said = format!(
-            "{}, {}, responses of {} KiB, {} rounds",
+            "{}, {}, responses of {} KiB{}, {} rounds",
             self.load.text(),
             self.codec.name(),
             self.response_bytes >> 10,
+            if self.fetching == Fetching::InSessions { " in sessions" } else { "" },
             self.rounds
         );
         Ok(Report { said, cases, ratios: &RATIOS }.printed())
@@ -151,6 +154,7 @@ impl ConsumeRun {
     }
 
     fn measure(&self, (server, ends): &Filled, consumers: usize) -> Result<Measured> {
-        Measured::of(server, || consume(&server.address, TOPIC, ends, self.response_bytes, consumers))
+        let how = (self.response_bytes, self.fetching);
+        Measured::of(server, || consume(&server.address, TOPIC, ends, how, consumers))
     }
 }

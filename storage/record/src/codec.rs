@@ -188,11 +188,11 @@ impl<T: AsRef<[u8]>> Decoder<T> {
         Ok(Decoder { codec, compression, limit, left: limit })
     }
 
-    /// The same, but a snappy block or a window of zstd larger than `max` bytes is an error.
+    /// From now on a snappy block or a window of zstd larger than `max` bytes is an error.
     ///
     /// # Errors
     /// Where zstd takes no such limit.
-    pub fn with_block_max(mut self, max: usize) -> Result<Decoder<T>, CodecError> {
+    pub fn limit_blocks(&mut self, max: usize) -> Result<(), CodecError> {
         match &mut self.codec {
             Codec::Snappy(reader) => reader.limit_blocks(max),
             Codec::Zstd(decoder) => {
@@ -202,7 +202,7 @@ impl<T: AsRef<[u8]>> Decoder<T> {
             // Their windows are never large.
             Codec::None(_) | Codec::Gzip(_) | Codec::Lz4 { .. } | Codec::Ended => {}
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Appends up to `most` bytes, at least one, to `out` and says how many; 0 at the end.
@@ -217,7 +217,11 @@ impl<T: AsRef<[u8]>> Decoder<T> {
         read
     }
 
-    fn read_some(&mut self, out: &mut [u8]) -> Result<usize, CodecError> {
+    /// Fills `out`, or a part of it, and says how much; 0 at the end.
+    ///
+    /// # Errors
+    /// As for [`Decoder::read_slice`].
+    pub(crate) fn read_some(&mut self, out: &mut [u8]) -> Result<usize, CodecError> {
         // One byte more than is left tells an end at the limit from a limit passed.
         let most = out.len().min(self.left.saturating_add(1));
         let read =

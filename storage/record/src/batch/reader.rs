@@ -4,7 +4,7 @@
 //! search for a timestamp, compaction. Memory is bounded by the largest record plus one slice, work
 //! between two calls by the same, and the whole by the limit given.
 //!
-//! Invariant: `window[at..]` is decompressed and not yet returned.
+//! Invariant: `window[at..filled]` is decompressed and not yet returned; what lies behind it has no meaning.
 
 use bytes::Bytes;
 use thiserror::Error;
@@ -45,7 +45,7 @@ pub struct RecordReader {
 #[derive(Debug)]
 enum Section {
     Plain { bytes: Bytes, at: usize },
-    Compressed { decoder: Box<Decoder<Bytes>>, window: Vec<u8>, at: usize },
+    Compressed { decoder: Box<Decoder<Bytes>>, window: Vec<u8>, at: usize, filled: usize },
 }
 
 impl RecordReader {
@@ -63,7 +63,7 @@ impl RecordReader {
             Compression::None => Section::Plain { bytes: section, at: 0 },
             compression => {
                 let decoder = Box::new(Decoder::new(compression, section, limit)?);
-                Section::Compressed { decoder, window: Vec::new(), at: 0 }
+                Section::Compressed { decoder, window: Vec::new(), at: 0, filled: 0 }
             }
         };
         Ok(RecordReader {
@@ -86,13 +86,9 @@ impl RecordReader {
     /// # Errors
     /// Where the codec takes no such limit.
     pub fn with_block_max(mut self, max: usize) -> Result<RecordReader, CodecError> {
-        self.section = match self.section {
-            Section::Compressed { decoder, window, at } => {
-                let decoder = Box::new((*decoder).with_block_max(max)?);
-                Section::Compressed { decoder, window, at }
-            }
-            plain @ Section::Plain { .. } => plain,
-        };
+        if let Section::Compressed { decoder, .. } = &mut self.section {
+            decoder.limit_blocks(max)?;
+        }
         Ok(self)
     }
 
@@ -157,7 +153,7 @@ impl Section {
         }
         let (unread, at) = match self {
             Section::Plain { bytes, at } => (&bytes[*at..], at),
-            Section::Compressed { window, at, .. } => (&window[*at..], at),
+            Section::Compressed { window, at, filled, .. } => (&window[*at..*filled], at),
         };
         let (record, _) = read_record(unread).map_err(Fault::Record)?;
         *at += record.encoded.len();
@@ -178,17 +174,20 @@ impl Section {
     fn available(&mut self, wanted: usize) -> Result<&[u8], CodecError> {
         match self {
             Section::Plain { bytes, at } => Ok(&bytes[*at..]),
-            Section::Compressed { decoder, window, at } => {
-                if window.len() - *at < wanted {
-                    window.drain(..*at);
-                    *at = 0;
-                    while window.len() < wanted {
-                        if decoder.read_slice(window, SLICE_BYTES)? == 0 {
-                            break;
+            Section::Compressed { decoder, window, at, filled } => {
+                if *filled - *at < wanted {
+                    window.copy_within(*at..*filled, 0);
+                    (*at, *filled) = (0, *filled - *at);
+                    while *filled < wanted {
+                        // Memory is zeroed once, not for each slice.
+                        window.resize(window.len().max(*filled + SLICE_BYTES), 0);
+                        match decoder.read_some(&mut window[*filled..*filled + SLICE_BYTES])? {
+                            0 => break,
+                            read => *filled += read,
                         }
                     }
                 }
-                Ok(&window[*at..])
+                Ok(&window[*at..*filled])
             }
         }
     }
