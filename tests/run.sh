@@ -21,17 +21,18 @@ usage() {
     cat <<'USAGE'
 Usage: tests/run.sh [FILTER] [--long] [--release] [-- ARGUMENTS]
 
-Without a FILTER: formatting, lints, the tests beside the code, the simulation, the tidiness of the tree, and
-the tests against real Apache Kafka (from Maven), other clients, and faults. With one: the tests whose name
-contains it, `kafka::mirror` or `a_deposed_leader`, say; the first part may be a test binary (kafka, faults,
-clients, sim, tidy) or a crate (tarn-log).
+Without a FILTER: formatting, lints, the tests beside the code, the simulation, every decoder on hostile input,
+the tidiness of the tree, and the tests against real Apache Kafka (from Maven), other clients, and faults. With
+one: the tests whose name contains it, `kafka::mirror` or `a_deposed_leader`, say; the first part may be a test
+binary (kafka, faults, clients, sim, fuzz, tidy) or a crate (tarn-log).
 
   --long    also the tests that take long (those marked as ignored)
   --release against the optimised tarn, as it is shipped, instead of the one that checks overflow and assertions
   --help    this text
   ARGUMENTS for the test binaries, as `--nocapture`
 
-TARN_BIN names a tarn that is built already, TARN_KIT another directory for jars and data sets, SEED a seed.
+TARN_BIN names a tarn that is built already, TARN_KIT another directory for jars and data sets, SEED a seed,
+COUNT how many inputs each decoder gets, TARGET one decoder, INPUT a file with one input for it.
 USAGE
 }
 
@@ -153,7 +154,7 @@ kafka | faults | clients)
     inside=${filter#"${binaries[0]}"}
     inside=${inside#::}
     ;;
-sim | tidy)
+sim | fuzz | tidy)
     binary=${filter%%::*}
     inside=${filter#"$binary"}
     inside=${inside#::}
@@ -175,12 +176,12 @@ if [ -z "$filter" ]; then
     part "formatting" cargo fmt --all --check
     part "build" build || finish
     part "lints" lint
-    part "tests beside the code, simulation, tidiness" cargo_test --workspace -- \
+    part "tests beside the code, simulation, hostile input, tidiness" cargo_test --workspace -- \
         ${for_libtest[@]+"${for_libtest[@]}"}
 else
     part "build" build_tarn || finish
     if [ "${#binaries[@]}" -gt 1 ]; then
-        part "tests beside the code, simulation, tidiness" cargo_test --workspace -- "$inside" \
+        part "tests beside the code, simulation, hostile input, tidiness" cargo_test --workspace -- "$inside" \
             ${for_libtest[@]+"${for_libtest[@]}"}
     fi
 fi

@@ -125,7 +125,7 @@ fn nothing_is_left_for_later() {
 
 #[test]
 fn every_test_file_is_part_of_a_test() {
-    for folder in ["kafka", "clients", "faults", "sim"] {
+    for folder in ["kafka", "clients", "faults", "sim", "fuzz"] {
         let root = source_root().join("tests").join(folder);
         let main = root.join("main.rs");
         let text = read(&main);

@@ -4,7 +4,7 @@
 //! each core that owns what it is about ([`envelope`], [`router`]), and is decided there ([`partitions`],
 //! [`replica`]). [`broker`] puts a node together.
 
-mod admin;
+pub mod admin;
 pub mod broker;
 pub mod cleaning;
 mod closing;

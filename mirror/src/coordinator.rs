@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! * replaying what a machine wrote gives a machine that answers the same;
-//! * a state epoch rises by one with every write that is taken, and no write of an older one is taken;
+//! * a state epoch rises by one with every write that is taken, from the highest there is to 0, and no write of an
+//!   older one is taken;
 //! * a write of an older leader epoch or binding version changes nothing, but that leader epochs begin anew with
 //!   a topic that was deleted and mirrored again: see [`PartitionState::of_topic_before`];
 //! * the last mirror position of a stop is the first that was written, unless a lower one was written since;
@@ -397,7 +398,7 @@ impl PartitionState {
         self.state = Some(state);
         self.leader_epoch = self.leader_epoch.max(Epoch(write.leader_epoch));
         self.state_version = self.state_version.max(write.state_version);
-        self.state_epoch += 1;
+        self.state_epoch = self.state_epoch.checked_add(1).unwrap_or(0);
         self.error_message = write.error_message.as_ref().map(Str::to_owned_str);
         self.reason_code = write.reason_code.as_ref().map(Str::to_owned_str);
         self.retry_attempt = match write.retry_attempt {

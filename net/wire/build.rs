@@ -40,7 +40,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     write(&out, "messages.rs", &emit::messages(&generated)?)?;
     write(&out, "api_table.rs", &emit::api_table(&messages))?;
     write(&out, "metadata_records.rs", &emit::metadata_records(&generated))?;
-    write(&out, "instances.rs", &emit::instances(&generated))
+    write(&out, "instances.rs", &emit::instances(&generated))?;
+    println!("cargo::metadata=instances={}", out.join("instances.rs").display());
+    Ok(())
 }
 
 fn write(out: &Path, name: &str, text: &str) -> Result<(), Box<dyn Error>> {

@@ -10,6 +10,7 @@
 //! * the thread has ended when its handle is dropped.
 
 mod exchange;
+pub mod head;
 mod page;
 mod process;
 mod scrape;
@@ -25,7 +26,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 
-use self::exchange::{Exchange, Question, Reply, Status, Waits};
+use self::exchange::{Exchange, Reply, Waits};
+use self::head::{Question, Status};
 pub(crate) use self::scrape::Watched;
 use self::scrape::{Scrape, Unanswered};
 use crate::limits;

@@ -83,6 +83,16 @@ pub enum ReplayError {
         /// The partition.
         partition: PartitionIndex,
     },
+    /// A change of a partition whose epochs are the highest there are, which no cluster comes to.
+    #[error("topic {id} partition {partition} has epoch {epoch}, after which there is none")]
+    NoNextEpoch {
+        /// The topic.
+        id: TopicId,
+        /// The partition.
+        partition: PartitionIndex,
+        /// Its leader epoch or partition epoch.
+        epoch: i32,
+    },
     /// A change to a broker that there is not.
     #[error("broker {id} is not registered")]
     UnknownBroker {

@@ -162,8 +162,8 @@ impl Topics {
             .partitions
             .get_mut(&index)
             .ok_or(ReplayError::UnknownPartition { id, partition: index })?;
-        Arc::make_mut(partition).change(record);
-        Ok(())
+        let changed = Arc::make_mut(partition).change(record);
+        changed.map_err(|epoch| ReplayError::NoNextEpoch { id, partition: index, epoch })
     }
 
     pub(crate) fn clear_elr(&mut self, name: &str) -> Vec<(TopicId, PartitionIndex)> {
@@ -246,7 +246,16 @@ impl PartitionRegistration {
         }
     }
 
-    fn change(&mut self, record: &PartitionChangeRecord) {
+    /// Takes a change over. Fails, with nothing changed, with the epoch that cannot rise.
+    fn change(&mut self, record: &PartitionChangeRecord) -> Result<(), i32> {
+        let next = |epoch: i32| epoch.checked_add(1).ok_or(epoch);
+        let has_leader = record.leader != LEADER_UNCHANGED;
+        let partition_epoch = next(self.partition_epoch)?;
+        if has_leader {
+            self.leader_epoch.0 = next(self.leader_epoch.0)?;
+            self.leader = BrokerId(record.leader);
+        }
+        self.partition_epoch = partition_epoch;
         if let Some(replicas) = optional_brokers(record.replicas.as_deref()) {
             self.directories = replicas.iter().map(|replica| self.directory_of(*replica)).collect();
             self.replicas = replicas;
@@ -265,14 +274,10 @@ impl PartitionRegistration {
         replace(&mut self.adding_replicas, &record.adding_replicas);
         replace(&mut self.elr, &record.eligible_leader_replicas);
         replace(&mut self.last_known_elr, &record.last_known_elr);
-        if record.leader != LEADER_UNCHANGED {
-            self.leader = BrokerId(record.leader);
-            self.leader_epoch.0 += 1;
-        }
         if record.leader_recovery_state >= 0 {
             self.leader_recovery_state = record.leader_recovery_state;
         }
-        self.partition_epoch += 1;
+        Ok(())
     }
 
     fn directory_of(&self, replica: BrokerId) -> Uuid {
@@ -305,24 +310,38 @@ mod tests {
     #[test]
     fn a_change_that_names_a_leader_raises_its_epoch_even_where_it_is_the_same() {
         let mut partition = partition(&[1, 2]);
-        partition.change(&PartitionChangeRecord { leader: 1, ..PartitionChangeRecord::default() });
+        partition.change(&PartitionChangeRecord { leader: 1, ..PartitionChangeRecord::default() }).unwrap();
         assert_eq!(
             (partition.leader, partition.leader_epoch, partition.partition_epoch),
             (BrokerId(1), Epoch(1), 1)
         );
-        partition.change(&PartitionChangeRecord { isr: Some(vec![1]), ..PartitionChangeRecord::default() });
+        let shrunk = PartitionChangeRecord { isr: Some(vec![1]), ..PartitionChangeRecord::default() };
+        partition.change(&shrunk).unwrap();
         assert_eq!((partition.leader_epoch, partition.partition_epoch), (Epoch(1), 2));
         assert_eq!(partition.isr.as_slice(), [BrokerId(1)]);
+    }
+
+    #[test]
+    fn an_epoch_after_which_there_is_none_is_not_changed() {
+        let (elected, shrunk) = (
+            PartitionChangeRecord { leader: 1, ..PartitionChangeRecord::default() },
+            PartitionChangeRecord { isr: Some(vec![1]), ..PartitionChangeRecord::default() },
+        );
+        let mut led = PartitionRegistration { leader_epoch: Epoch(i32::MAX), ..partition(&[1, 2]) };
+        let before = led.clone();
+        assert_eq!(led.change(&elected), Err(i32::MAX));
+        assert_eq!(led, before);
+        led.change(&shrunk).unwrap();
+        let mut changed = PartitionRegistration { partition_epoch: i32::MAX, ..partition(&[1, 2]) };
+        assert_eq!(changed.change(&shrunk), Err(i32::MAX));
     }
 
     #[test]
     fn a_replica_that_stays_keeps_its_directory() {
         let mut partition = partition(&[1, 2]);
         let kept = partition.directories[1];
-        partition.change(&PartitionChangeRecord {
-            replicas: Some(vec![3, 2]),
-            ..PartitionChangeRecord::default()
-        });
+        let moved = PartitionChangeRecord { replicas: Some(vec![3, 2]), ..PartitionChangeRecord::default() };
+        partition.change(&moved).unwrap();
         assert_eq!(partition.directories.as_slice(), [DIRECTORY_UNASSIGNED, kept]);
     }
 

@@ -118,7 +118,8 @@ impl QuorumState {
             return Err("data_version is neither 0 nor 1".to_owned());
         }
         let epoch = number("leaderEpoch")?;
-        if epoch < 0 {
+        // The next election takes the one after it.
+        if !(0..i32::MAX).contains(&epoch) {
             return Err(format!("leaderEpoch={epoch} is out of range"));
         }
         Ok(QuorumState {
@@ -153,8 +154,11 @@ mod tests {
 
     #[test]
     fn what_is_no_quorum_state_is_refused() {
-        for file in ["", "[]", "{}", r#"{"leaderId":1,"leaderEpoch":-2,"votedId":1,"data_version":1}"#] {
+        let of_epoch =
+            |epoch: i32| format!(r#"{{"leaderId":1,"leaderEpoch":{epoch},"votedId":1,"data_version":1}}"#);
+        for file in ["", "[]", "{}", &of_epoch(-2), &of_epoch(i32::MAX)] {
             assert!(QuorumState::parse(file.as_bytes()).is_err(), "{file}");
         }
+        assert!(QuorumState::parse(of_epoch(i32::MAX - 1).as_bytes()).is_ok());
     }
 }

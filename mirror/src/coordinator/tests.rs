@@ -65,6 +65,28 @@ fn a_state_epoch_that_was_never_written_here_is_of_a_mirror_that_was_deleted() {
     assert_eq!(refused, Err(WriteRefused::FencedState { given: 3, current: 1 }));
 }
 
+/// The log may say any number.
+#[test]
+fn after_the_highest_state_epoch_comes_0() {
+    let mut coordinator = MirrorCoordinator::default();
+    let (name, partition) = ("m", partition());
+    let key = MirrorPartitionStateKey {
+        mirror_name: name.into(),
+        topic_id: partition.topic_id.0,
+        partition: partition.partition.0,
+    };
+    let value = MirrorPartitionStateValue {
+        state: MirrorState::Mirroring.to_byte(),
+        state_epoch: i32::MAX,
+        ..MirrorPartitionStateValue::default()
+    };
+    let (key, value) = (encode_key(&key).expect("it fits"), encode_value(&value, 0).expect("it fits"));
+    assert_eq!(coordinator.replay(&key, Some(&value)), Ok(()));
+    assert_eq!(write(&mut coordinator, with(MirrorState::Pausing, 5, i32::MAX)), Ok(0));
+    let refused = write(&mut coordinator, with(MirrorState::Paused, 5, i32::MAX));
+    assert_eq!(refused, Err(WriteRefused::FencedState { given: i32::MAX, current: 0 }));
+}
+
 #[test]
 fn a_failure_remembers_the_state_before_it() {
     let mut coordinator = MirrorCoordinator::default();

@@ -122,6 +122,7 @@ pub fn with_leader_epoch(
 ) -> MetadataRecord {
     let mut record = partition.to_record(topic, index);
     record.leader_epoch = epoch.0;
-    record.partition_epoch += 1;
+    // The image takes no change of a partition that has the highest.
+    record.partition_epoch = record.partition_epoch.saturating_add(1);
     record.into()
 }

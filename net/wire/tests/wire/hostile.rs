@@ -5,7 +5,7 @@ use tarn_wire::messages::*;
 use tarn_wire::{Cursor, DecodeError, Message, MetadataRecord, decode_request_header};
 
 use crate::maker::{Instance, case, every_array, every_message};
-use crate::metering::peak_of;
+use crate::metering::{Taken, taken_by};
 use crate::round_trip::encoded;
 
 /// How many bytes of memory the elements of an array may take for each byte on the wire. The densest are
@@ -21,9 +21,13 @@ const MEMORY_BASE_MAX: usize = 4096;
 
 fn decode_within_bounds<M: Message>(bytes: Bytes, version: i16) -> Result<M, DecodeError> {
     let length = bytes.len();
-    let (decoded, peak) = peak_of(|| M::decode(&mut Cursor::new(bytes), version));
+    let (decoded, Taken { peak, largest }) = taken_by(|| M::decode(&mut Cursor::new(bytes), version));
     let bound = length * MEMORY_PER_BYTE_MAX + MEMORY_BASE_MAX;
-    assert!(peak <= bound, "{} v{version}: {peak} bytes of memory for {length} bytes", M::NAME);
+    let name = M::NAME;
+    assert!(
+        peak <= bound,
+        "{name} v{version}: {peak} bytes of memory, {largest} at once, for {length} bytes"
+    );
     decoded
 }
 

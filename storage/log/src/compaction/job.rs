@@ -27,7 +27,7 @@ use crate::home::{CLEANED_SUFFIX, Kind, SWAP_SUFFIX};
 use crate::log::{Log, LogIdentity};
 use crate::producers::{LastRecord, ProducerStates};
 use crate::segment::txn_index::{AbortedTransaction, TxnIndex};
-use crate::segment::{Scan, Segment, SegmentView, Step, WIDE};
+use crate::segment::{Found, Scan, Segment, SegmentView, Step, WIDE};
 
 /// Why a round, or what is left of it, was not done. The log is as it was.
 #[derive(Debug, Error)]
@@ -375,16 +375,25 @@ impl Source {
         let (view, size) = (&self.view, u64::from(self.view.size));
         let failed = |cause: io::Error| view.failed("read", cause);
         let file = view.open()?;
-        let mut scan = Scan::new(file.as_ref(), 0, size, WIDE);
+        let mut scan = Scan::new(file.as_ref(), view.base(), 0, size, WIDE);
+        let mut expected = view.base();
         loop {
             match scan.step().map_err(failed)? {
                 Step::Batch(found) => {
+                    self.check_place(&found, &mut expected)?;
                     each(&found.header, scan.read_control(&found).map_err(failed)?.as_ref())
                 }
                 Step::Bad(fault) => return Err(view.damaged(scan.position(), fault).into()),
                 Step::End => return tell(watch, Spent { read: size, written: 0 }),
             }
         }
+    }
+
+    /// What is out of order, or overlaps the next segment, would be written into indexes that cannot hold it.
+    fn check_place(&self, found: &Found, expected: &mut Offset) -> Result<(), LogError> {
+        let placed = found.follows(*expected, self.end());
+        *expected = found.header.next_offset();
+        placed.map_err(|fault| self.view.damaged(found.position, fault))
     }
 
     /// Hands over every batch, and whether it is the last one; told back is how much was written for it.
@@ -399,14 +408,15 @@ impl Source {
         }
         let read_failed = |cause: io::Error| view.failed("read", cause);
         let file = view.open()?;
-        let mut scan = Scan::new(file.as_ref(), 0, size, WIDE);
-        let mut spent = Spent::default();
+        let mut scan = Scan::new(file.as_ref(), view.base(), 0, size, WIDE);
+        let (mut spent, mut expected) = (Spent::default(), view.base());
         loop {
             let found = match scan.step().map_err(read_failed)? {
                 Step::Batch(found) => found,
                 Step::Bad(fault) => return Err(view.damaged(scan.position(), fault).into()),
                 Step::End => break,
             };
+            self.check_place(&found, &mut expected)?;
             let taken = scan.take(&found).map_err(read_failed)?;
             let batch = taken.map_err(|fault| view.damaged(found.position, fault))?;
             let place = if scan.position() >= size { Place::Last } else { Place::Inside };

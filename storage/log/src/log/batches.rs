@@ -61,7 +61,7 @@ impl LogBatches {
         for view in &self.segments {
             let Some(first) = view.locate(self.from)? else { continue };
             let file = view.open()?;
-            let mut scan = Scan::new(file.as_ref(), first.position, u64::from(view.size), WIDE);
+            let mut scan = Scan::new(file.as_ref(), view.base(), first.position, u64::from(view.size), WIDE);
             loop {
                 match scan.step().map_err(|cause| view.failed("read", cause))? {
                     Step::Batch(found) if found.header.base_offset >= self.upper => return Ok(()),

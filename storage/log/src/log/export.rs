@@ -270,7 +270,7 @@ fn copy(
 
 /// Goes through the headers, which also says that what is copied are whole batches.
 fn count(part: &Part<'_>, file: &dyn DiskFile, counts: &mut RecordCounts) -> Result<(), LogError> {
-    let mut scan = Scan::new(file, part.position, u64::from(part.view.size), WIDE);
+    let mut scan = Scan::new(file, part.view.base(), part.position, u64::from(part.view.size), WIDE);
     loop {
         match scan.step().map_err(|cause| part.view.failed("read", cause))? {
             Step::Batch(found) => counts.add(&found.header),

@@ -113,7 +113,8 @@ impl BatchBelowSearch {
     pub fn run_checked(self) -> Result<Option<BatchHeader>, LogError> {
         let Some((segment, found)) = self.find()? else { return Ok(None) };
         let file = segment.open()?;
-        let mut scan = Scan::new(file.as_ref(), found.position, u64::from(segment.size), NARROW);
+        let mut scan =
+            Scan::new(file.as_ref(), segment.base(), found.position, u64::from(segment.size), NARROW);
         let checked = scan.check(&found).map_err(|cause| segment.failed("read", cause))?;
         checked.map_err(|fault| segment.damaged(found.position, fault))?;
         let BatchHeader { base_offset: offset, leader_epoch: stored, .. } = found.header;
@@ -202,7 +203,7 @@ impl TimestampSearch {
         timestamp: Timestamp,
     ) -> Result<Option<FoundTimestamp>, LogError> {
         let file = segment.open()?;
-        let scan = Scan::new(file.as_ref(), found.position, u64::from(segment.size), NARROW);
+        let scan = Scan::new(file.as_ref(), segment.base(), found.position, u64::from(segment.size), NARROW);
         let batch = scan
             .read(found)
             .map_err(|cause| segment.failed("read", cause))?

@@ -10,7 +10,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tarn_record::{BatchError, BatchHeader, Offset, Timestamp};
+use tarn_record::{BatchError, Offset, Timestamp};
 use thiserror::Error;
 
 use super::Listing;
@@ -18,7 +18,6 @@ use super::opener::is_loss;
 use crate::disk::DiskFile;
 use crate::error::LogError;
 use crate::home::{Home, Kind};
-use crate::limits::SEGMENT_OFFSETS_MAX;
 use crate::segment::{FileSizes, Scan, Segment, Step, WIDE};
 
 /// The first bytes of a log that are not the batch that should be there.
@@ -72,7 +71,7 @@ pub(crate) fn first_damage(home: &Arc<Home>, flushed: Offset) -> Result<Option<D
             next.filter(|next| is_loss(end, *next, flushed)).map(|next| (len, Fault::MissingUpTo(next)));
         if let Some((position, fault)) = found.or(missing) {
             let in_file =
-                position < len && has_batch(file.as_ref(), position + 1, len, end).map_err(failed)?;
+                position < len && has_batch(file.as_ref(), base, (position + 1, len), end).map_err(failed)?;
             let is_followed = in_file || have_batch(home, later, end)?;
             let (path, offset, next_segment) = (home.file(base, Kind::Log), end, next);
             return Ok(Some(Damage { path, position, offset, fault, next_segment, is_followed }));
@@ -89,7 +88,7 @@ fn first_in_segment(
     (base, next): (Offset, Option<Offset>),
     end: &mut Offset,
 ) -> io::Result<Option<(u64, Fault)>> {
-    let mut scan = Scan::new(file, 0, len, WIDE);
+    let mut scan = Scan::new(file, base, 0, len, WIDE);
     loop {
         let position = scan.position();
         let found = match scan.step()? {
@@ -97,7 +96,7 @@ fn first_in_segment(
             Step::Bad(fault) => return Ok(Some((position, fault.into()))),
             Step::End => return Ok(None),
         };
-        let right = scan.check(&found)?.and_then(|()| follows(&found.header, base, *end));
+        let right = scan.check(&found)?.and_then(|()| found.follows(*end, Offset(i64::MAX)));
         if let Err(fault) = right {
             return Ok(Some((position, fault.into())));
         }
@@ -109,18 +108,6 @@ fn first_in_segment(
     }
 }
 
-/// Whether a batch can be the next of a log that ends at `end`, in the segment that begins at `base`.
-fn follows(header: &BatchHeader, base: Offset, end: Offset) -> Result<(), BatchError> {
-    let (offset, last) = (header.base_offset, header.last_offset());
-    if offset < end {
-        return Err(BatchError::OutOfOrder { offset, expected: end });
-    }
-    if last.0 - base.0 > SEGMENT_OFFSETS_MAX {
-        return Err(BatchError::BadOffsets { offset, last_offset_delta: header.last_offset_delta });
-    }
-    Ok(())
-}
-
 /// True where one of the segments has a right batch at `least` or above.
 fn have_batch(home: &Arc<Home>, segments: &[Listed], least: Offset) -> Result<bool, LogError> {
     for &(base, sizes) in segments {
@@ -129,7 +116,7 @@ fn have_batch(home: &Arc<Home>, segments: &[Listed], least: Offset) -> Result<bo
         let file = view.open()?;
         let failed = |cause| view.failed("read", cause);
         let len = file.len().map_err(failed)?;
-        if has_batch(file.as_ref(), 0, len, least).map_err(failed)? {
+        if has_batch(file.as_ref(), base, (0, len), least).map_err(failed)? {
             return Ok(true);
         }
     }
@@ -138,8 +125,8 @@ fn have_batch(home: &Arc<Home>, segments: &[Listed], least: Offset) -> Result<bo
 
 /// True where a right batch at `least` or above begins at `from` or at any byte after it: where damage has a
 /// length in it, nothing tells where the next batch begins.
-fn has_batch(file: &dyn DiskFile, from: u64, len: u64, least: Offset) -> io::Result<bool> {
-    let mut scan = Scan::new(file, from, len, WIDE);
+fn has_batch(file: &dyn DiskFile, base: Offset, (from, len): (u64, u64), least: Offset) -> io::Result<bool> {
+    let mut scan = Scan::new(file, base, from, len, WIDE);
     loop {
         let position = scan.position();
         match scan.step()? {

@@ -151,7 +151,7 @@ impl<'a> Opener<'a> {
         let len = file.len().map_err(failed)?;
         log.segments[index].reset()?;
         self.report.indexed_segments += 1;
-        let mut scan = Scan::new(file.as_ref(), 0, len, WIDE);
+        let mut scan = Scan::new(file.as_ref(), view.base(), 0, len, WIDE);
         let verdict = loop {
             let found = match scan.step().map_err(failed)? {
                 Step::Batch(found) => found,
@@ -162,10 +162,9 @@ impl<'a> Opener<'a> {
                 // A truncation dropped it, and the next segment replaced it: its length was lost in a crash.
                 break Verdict::Whole;
             }
-            let fits = found.header.base_offset >= log.end
-                && log.segments[index].can_hold(found.header.last_offset());
+            let follows = found.header.base_offset >= log.end;
             let is_new = found.header.last_offset() >= recovery_point;
-            if !fits || is_new && scan.check(&found).map_err(failed)?.is_err() {
+            if !follows || is_new && scan.check(&found).map_err(failed)?.is_err() {
                 break Verdict::Cut;
             }
             self.report.checked_bytes += if is_new { found.header.size() as u64 } else { 0 };

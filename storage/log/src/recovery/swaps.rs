@@ -66,7 +66,7 @@ fn end_of(home: &Arc<Home>, base: Offset) -> Result<Offset, LogError> {
     let failed = |cause| LogError::io("read", &path, cause);
     let file = home.disk.open(&path, Open::Read).map_err(failed)?;
     let len = file.len().map_err(failed)?;
-    let mut scan = Scan::new(file.as_ref(), 0, len, WIDE);
+    let mut scan = Scan::new(file.as_ref(), base, 0, len, WIDE);
     let mut end = base;
     loop {
         match scan.step().map_err(failed)? {

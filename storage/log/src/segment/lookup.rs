@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tarn_record::{BatchError, BatchHeader, Offset, Timestamp};
+use tarn_record::{BatchError, Offset, Timestamp};
 
 use super::index::Index;
 use super::offset_index::OffsetEntry;
@@ -67,16 +67,8 @@ impl SegmentView {
                 Step::End => return Ok(last),
                 Step::Bad(fault) => return Err(self.damaged(scan.position(), fault)),
             };
-            let BatchHeader { base_offset, last_offset_delta, .. } = found.header;
-            if base_offset < expected {
-                let fault = BatchError::OutOfOrder { offset: base_offset, expected };
-                return Err(self.damaged(found.position, fault));
-            }
-            if found.header.next_offset() > upper {
-                let fault = BatchError::BadOffsets { offset: base_offset, last_offset_delta };
-                return Err(self.damaged(found.position, fault));
-            }
-            match base_offset < offset {
+            found.follows(expected, upper).map_err(|fault| self.damaged(found.position, fault))?;
+            match found.header.base_offset < offset {
                 true => last = Some(found),
                 false if is_passed => return Ok(last),
                 // Were its offset too high, it would overlap the next.
@@ -209,14 +201,15 @@ impl SegmentView {
     ) -> Result<(Scan<'a>, Step), LogError> {
         let end = u64::from(self.size);
         if let Some(entry) = hint {
-            let mut scan = Scan::new(file, u64::from(entry.position), end, NARROW).reading(source);
+            let mut scan =
+                Scan::new(file, self.base(), u64::from(entry.position), end, NARROW).reading(source);
             let step = self.next(&mut scan)?;
             let expected = self.base().plus(i64::from(entry.relative));
             if matches!(step, Step::Batch(found) if found.header.last_offset() == expected) {
                 return Ok((scan, step));
             }
         }
-        let mut scan = Scan::new(file, 0, end, NARROW).reading(source);
+        let mut scan = Scan::new(file, self.base(), 0, end, NARROW).reading(source);
         let step = self.next(&mut scan)?;
         Ok((scan, step))
     }

@@ -293,7 +293,7 @@ impl Segment {
         self.indexed_timestamp = newest.map_or(Timestamp::NONE.0, |latest| latest.timestamp);
         let mut latest = newest.unwrap_or(Latest { timestamp: Timestamp::NONE.0, offset: self.base() });
         let (file, from) = (self.view.open()?, self.view.last_indexed_position()?);
-        let mut scan = Scan::new(file.as_ref(), from, u64::from(self.size()), WIDE);
+        let mut scan = Scan::new(file.as_ref(), self.base(), from, u64::from(self.size()), WIDE);
         let mut end = None;
         loop {
             match scan.step().map_err(|cause| self.view.failed("read", cause))? {
@@ -327,7 +327,7 @@ impl Segment {
         let (view, size) = (self.view.clone(), self.size());
         self.forget_indexes()?;
         let file = view.open()?;
-        let mut scan = Scan::new(file.as_ref(), 0, u64::from(size), WIDE);
+        let mut scan = Scan::new(file.as_ref(), view.base(), 0, u64::from(size), WIDE);
         loop {
             match scan.step().map_err(|cause| view.failed("read", cause))? {
                 Step::Batch(found) => self.note(&found.header, config),

@@ -2,20 +2,22 @@
 //!
 //! A scan reads through a window, so that small batches cost one read for many of them, and jumps over
 //! what it does not need. It trusts nothing: a header that cannot be is a step of its own, not a panic.
+//! Neither can one whose offsets do not fit into the segment: no checksum covers the base offset.
 
 use std::io;
 
 use bytes::Bytes;
-use tarn_record::{BatchError, BatchHeader, ControlRecord, HEADER_BYTES, ValidBatch};
+use tarn_record::{BatchError, BatchHeader, ControlRecord, HEADER_BYTES, Offset, ValidBatch};
 
 use crate::disk::{DiskFile, ReadFrom};
-use crate::limits::CONTROL_BATCH_BYTES_MAX;
+use crate::limits::{CONTROL_BATCH_BYTES_MAX, SEGMENT_OFFSETS_MAX};
 
 /// Reads batches from a position on.
 #[derive(Debug)]
 pub(crate) struct Scan<'a> {
     file: &'a dyn DiskFile,
     source: ReadFrom,
+    base: Offset,
     position: u64,
     end: u64,
     window_bytes: usize,
@@ -47,10 +49,16 @@ pub(crate) const NARROW: usize = 4096;
 pub(crate) const WIDE: usize = 256 * 1024;
 
 impl<'a> Scan<'a> {
-    /// Scans `position..end` of a file, reading `window_bytes` at once.
-    pub(crate) fn new(file: &'a dyn DiskFile, position: u64, end: u64, window_bytes: usize) -> Scan<'a> {
+    /// Scans `position..end` of a file, reading `window_bytes` at once. Its segment begins at `base`.
+    pub(crate) fn new(
+        file: &'a dyn DiskFile,
+        base: Offset,
+        position: u64,
+        end: u64,
+        window_bytes: usize,
+    ) -> Scan<'a> {
         let (source, window) = (ReadFrom::Disk, Vec::new());
-        Scan { file, source, position, end, window_bytes, window, window_start: position }
+        Scan { file, source, base, position, end, window_bytes, window, window_start: position }
     }
 
     /// The same scan, which takes its headers from `source`.
@@ -78,7 +86,7 @@ impl<'a> Scan<'a> {
             return Ok(Step::Bad(BatchError::CutShort { have: left, needed: HEADER_BYTES }));
         }
         let parsed = BatchHeader::parse(self.bytes(self.position, HEADER_BYTES)?);
-        let header = match parsed.and_then(|header| header.check_offsets().map(|()| header)) {
+        let header = match parsed.and_then(|header| fits(&header, self.base).map(|()| header)) {
             Ok(header) if header.size() <= left => header,
             Ok(header) => return Ok(Step::Bad(BatchError::CutShort { have: left, needed: header.size() })),
             Err(error) => return Ok(Step::Bad(error)),
@@ -178,6 +186,33 @@ impl<'a> Scan<'a> {
     }
 }
 
+impl Found {
+    /// Whether it can come next where the offsets below `expected` are taken, in a segment that ends at `upper`.
+    pub(crate) fn follows(&self, expected: Offset, upper: Offset) -> Result<(), BatchError> {
+        let BatchHeader { base_offset: offset, last_offset_delta, .. } = self.header;
+        if offset < expected {
+            return Err(BatchError::OutOfOrder { offset, expected });
+        }
+        if self.header.next_offset() > upper {
+            return Err(BatchError::BadOffsets { offset, last_offset_delta });
+        }
+        Ok(())
+    }
+}
+
+/// Whether the offsets of a batch can be in the indexes of a segment that begins at `base`.
+fn fits(header: &BatchHeader, base: Offset) -> Result<(), BatchError> {
+    header.check_offsets()?;
+    let BatchHeader { base_offset: offset, last_offset_delta, .. } = *header;
+    if offset < base {
+        return Err(BatchError::OutOfOrder { offset, expected: base });
+    }
+    if header.last_offset().0 - base.0 > SEGMENT_OFFSETS_MAX {
+        return Err(BatchError::BadOffsets { offset, last_offset_delta });
+    }
+    Ok(())
+}
+
 /// The first byte of a batch that its checksum covers.
 const CRC_COVERS_FROM: u64 = 21;
 
@@ -187,7 +222,7 @@ mod tests {
     use crate::disk::{Disk, Open, RealDisk};
     use proptest::prelude::*;
     use std::io::IoSlice;
-    use tarn_record::{BatchBuilder, Compression, Offset, Record};
+    use tarn_record::{BatchBuilder, Compression, Record};
 
     #[test]
     fn a_batch_larger_than_the_window_is_checked_in_pieces() {
@@ -196,6 +231,25 @@ mod tests {
         let last = bytes.len() - 1;
         bytes[last] ^= 1;
         assert_eq!(steps(&bytes), (vec![(0, false)], true));
+    }
+
+    /// No checksum covers the base offset, and a closed segment is not checked after a clean stop.
+    #[test]
+    fn offsets_that_do_not_fit_into_the_segment_are_no_batch() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = RealDisk.open(&directory.path().join("100.log"), Open::Create).unwrap();
+        let step_of = |base| {
+            let bytes = batch(base, 10);
+            file.write_at(&[IoSlice::new(&bytes)], 0).unwrap();
+            Scan::new(file.as_ref(), Offset(100), 0, bytes.len() as u64, NARROW).step().unwrap()
+        };
+        let last = 100 + SEGMENT_OFFSETS_MAX;
+        assert!(matches!(step_of(100), Step::Batch(_)));
+        assert!(matches!(step_of(last), Step::Batch(_)));
+        let below = BatchError::OutOfOrder { offset: Offset(99), expected: Offset(100) };
+        assert_eq!(step_of(99), Step::Bad(below));
+        let above = BatchError::BadOffsets { offset: Offset(last + 1), last_offset_delta: 0 };
+        assert_eq!(step_of(last + 1), Step::Bad(above));
     }
 
     proptest! {
@@ -221,7 +275,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = RealDisk.open(&directory.path().join("0.log"), Open::Create).unwrap();
         file.write_at(&[IoSlice::new(bytes)], 0).unwrap();
-        let mut scan = Scan::new(file.as_ref(), 0, bytes.len() as u64, NARROW);
+        let mut scan = Scan::new(file.as_ref(), Offset(0), 0, bytes.len() as u64, NARROW);
         let mut found = Vec::new();
         loop {
             match scan.step().unwrap() {

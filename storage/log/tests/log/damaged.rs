@@ -1,10 +1,12 @@
 //! Bytes that are not what was written any more, where a log is looked at without being read from end to end.
 
 use std::fs;
+use std::ops::ControlFlow;
 
-use tarn_log::{Log, LogError};
+use tarn_log::{CleanError, Log, LogError, OffsetMap};
 use tarn_record::{HEADER_BYTES, Offset, Outcome, ValidBatch};
 
+use crate::compacting::{RULES, bound, in_turn};
 use crate::world::*;
 
 /// Whichever bit of a header is another one than was written, a search finds the right batch or says that it cannot.
@@ -72,6 +74,25 @@ fn a_batch_is_believed_to_be_a_control_batch_only_where_it_is_what_was_written()
     flip(&world, &records, CONTROL_BIT);
     flip(&world, &marker, (marker.bytes().len() - 1) * 8);
     assert!(matches!(counts(&log), Err(LogError::Damaged { .. })), "nor is what was one");
+}
+
+/// No checksum covers base offsets, and what is wrong with them would be written into the indexes.
+#[test]
+fn offsets_that_do_not_fit_are_found_before_compaction_goes_by_them() {
+    let world = World::new(segments_of(300));
+    let mut log = world.create();
+    let written = in_turn(&mut log, 12);
+    flush(&mut log);
+    // Below the segment, above the next one, and higher than a segment can hold.
+    for bit in [0, 30, 58, 61, 63] {
+        flip(&world, &written[4], bit);
+        let bound = bound(&log);
+        let found = log.dirtiness(Offset(0), &bound, &RULES, NOW).unwrap().unwrap();
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let round = log.cleaning(&found, &RULES, NOW).map(OffsetMap::new(1 << 16), go_on);
+        assert!(matches!(round, Err(CleanError::Storage(LogError::Damaged { .. }))), "bit {bit}: {round:?}");
+        flip(&world, &written[4], bit);
+    }
 }
 
 /// The bit of a batch that makes it one of control records: the sixth of the attributes.
