@@ -78,9 +78,9 @@ impl Question {
         };
         match &self.topics {
             None => self.view.topics().any(|topic| is_too_much(topic)),
-            Some(asked) => asked.iter().any(|(name, id)| {
-                find(&self.view, name.as_deref(), *id).is_ok_and(&mut is_too_much)
-            }),
+            Some(asked) => asked
+                .iter()
+                .any(|(name, id)| find(&self.view, name.as_deref(), *id).is_ok_and(&mut is_too_much)),
         }
     }
 
