@@ -17,7 +17,6 @@ use tracing::error;
 use crate::cleaning;
 use crate::core::Core;
 use crate::envelope::CheckpointEntry;
-use crate::log_dirs::Closing;
 use crate::replica::Replica;
 
 /// Closes every log of a core for good; the answer is what the last checkpoints say of them.
@@ -25,13 +24,30 @@ pub(crate) async fn close(core: Rc<Core>, reply: ReplySlot<Vec<CheckpointEntry>>
     core.closing().raise();
     core.stop_opening().await;
     let replicas = core.partitions().close();
-    let closed = close_logs(&core, replicas).await;
-    let _ = reply.fill(closed.into_iter().map(|(entry, _)| entry).collect());
+    let mut closed = Vec::new();
+    for dir in close_logs(&core, replicas).await {
+        if let Err(error) = dir.result {
+            error!(dir = %dir.path.display(), %error, "logs not closed in order; the next start checks them");
+            core.node().log_dirs().not_closed(&dir.path);
+        }
+        closed.extend(dir.logs);
+    }
+    let _ = reply.fill(closed);
+}
+
+/// The logs of a directory that were to be closed.
+pub(crate) struct ClosedDir {
+    /// The directory.
+    pub(crate) path: PathBuf,
+    /// What the checkpoints are to say of them.
+    pub(crate) logs: Vec<CheckpointEntry>,
+    /// Whether all of them are closed.
+    pub(crate) result: Result<(), LogError>,
 }
 
 /// Closes the logs of replicas that were given up, directory by directory: one that is full, or has failed, keeps no
 /// other from being closed in order.
-pub(crate) async fn close_logs(core: &Rc<Core>, replicas: Vec<Replica>) -> Vec<(CheckpointEntry, Closing)> {
+pub(crate) async fn close_logs(core: &Rc<Core>, replicas: Vec<Replica>) -> Vec<ClosedDir> {
     let partitions: Vec<_> = replicas.iter().map(Replica::partition).collect();
     cleaning::ended(core, &partitions).await;
     core.flushes_ended(&partitions).await;
@@ -40,29 +56,13 @@ pub(crate) async fn close_logs(core: &Rc<Core>, replicas: Vec<Replica>) -> Vec<(
         by_dir.entry(replica.log().log_dir().to_owned()).or_default().push(replica);
     }
     let run = move || -> Vec<ClosedDir> { by_dir.into_iter().map(close_dir).collect() };
-    let dirs = match blocking_sync(run).await {
+    match blocking_sync(run).await {
         Ok(dirs) => dirs,
         Err(error) => core.node().storage_failed(&error),
-    };
-    let mut closed = Vec::new();
-    for (dir, entries, result) in dirs {
-        let closing = match result {
-            Ok(()) => Closing::InOrder,
-            Err(error) => {
-                error!(dir = %dir.display(), %error, "logs not closed in order; the next start checks them");
-                core.node().log_dirs().not_closed(&dir);
-                Closing::Begun
-            }
-        };
-        closed.extend(entries.into_iter().map(|entry| (entry, closing)));
     }
-    closed
 }
 
-/// A directory, what the last checkpoints say of its logs, and whether they were closed.
-type ClosedDir = (PathBuf, Vec<CheckpointEntry>, Result<(), LogError>);
-
-fn close_dir((dir, mut replicas): (PathBuf, Vec<Replica>)) -> ClosedDir {
+fn close_dir((path, mut replicas): (PathBuf, Vec<Replica>)) -> ClosedDir {
     let result = Replica::close_all(&mut replicas);
-    (dir, replicas.iter().map(CheckpointEntry::of).collect(), result)
+    ClosedDir { path, logs: replicas.iter().map(CheckpointEntry::of).collect(), result }
 }

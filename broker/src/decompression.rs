@@ -1,7 +1,7 @@
 //! Who may decompress now: what clients send is looked into on the cores, and what a batch of some kilobytes becomes may
 //! be hundreds of megabytes.
 //!
-//! Invariant: the checks under way on the node hold no more than [`limits::DECOMPRESSION_BYTES`], and the largest record
+//! Invariant: the checks under way on the node hold no more than [`limits::decompression_bytes`], and the largest record
 //! that is allowed once: nobody holds a turn of either kind while it waits for one.
 
 use std::sync::Arc;
@@ -25,8 +25,13 @@ pub struct Turn {
 }
 
 impl Decompression {
+    /// The turns of a node of so many cores.
+    pub fn of_cores(cores: usize) -> Decompression {
+        Decompression::new(limits::decompression_bytes(cores))
+    }
+
     /// Turns for up to `bytes` of what batches usually need.
-    pub fn new(bytes: usize) -> Decompression {
+    fn new(bytes: usize) -> Decompression {
         Decompression { usual: MemoryBudget::new(bytes), large: MemoryBudget::new(1) }
     }
 
@@ -43,12 +48,6 @@ impl Decompression {
     pub async fn enlarge(&self, turn: &mut Turn) {
         turn.held = None;
         turn.held = Some(self.large.start(1).await);
-    }
-}
-
-impl Default for Decompression {
-    fn default() -> Decompression {
-        Decompression::new(limits::DECOMPRESSION_BYTES)
     }
 }
 

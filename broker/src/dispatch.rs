@@ -7,7 +7,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Instant;
 
-use tarn_runtime::blocking;
+use tarn_runtime::blocking_work;
 use tarn_runtime::now;
 use tarn_transport::{
     Answer, ApiRange, ApiRanges, ApiVersionsData, FeatureLevels, InboundRequest, ListenerName, Outcome,
@@ -254,7 +254,7 @@ pub fn frame<R: Response>(header: &RequestHeader, response: &R) -> Answer {
 
 /// The same, written beside the core: a long one takes milliseconds.
 async fn frame_beside<R: Response + Send + 'static>(header: RequestHeader, response: R) -> Answer {
-    let written = blocking(move || frame(&header, &response)).await;
+    let written = blocking_work(move || frame(&header, &response)).await;
     written.unwrap_or_else(|error| Answer::Close(format!("{} could not be written: {error}", R::NAME)))
 }
 

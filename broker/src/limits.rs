@@ -43,9 +43,9 @@ pub const CLEANER_PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest that a produce request waits for its high watermark, whatever it asks for.
 pub const PRODUCE_WAIT_MS_MAX: u64 = 300_000;
 
-/// How long a fetch that has nothing to send waits for the disk, whatever it says itself: the time in which Kafka's
-/// clients expect an answer.
-pub const COLD_READ_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long a fetch that has nothing to send waits for the disk, whatever it says itself: well within the 30 s in which
+/// Kafka's clients expect an answer.
+pub const COLD_READ_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Markers that a core appends before it serves others.
 pub const MARKERS_PER_ENVELOPE: usize = 1024;
@@ -65,9 +65,12 @@ pub const VALIDATION_SLICE_BYTES: usize = 256 * 1024;
 /// Bytes that a compressed batch may decompress to.
 pub const DECOMPRESSED_BATCH_BYTES: usize = 256 * 1024 * 1024;
 
-/// Memory that checks of compressed batches hold at a time on the whole node. One record that is larger than usual is
-/// decompressed beside them.
-pub const DECOMPRESSION_BYTES: usize = 256 * 1024 * 1024;
+/// Memory that checks of compressed batches hold at a time on a node of so many cores. One record that is larger than
+/// usual is decompressed beside them.
+pub fn decompression_bytes(cores: usize) -> usize {
+    const BYTES_PER_CORE: usize = 128 * 1024 * 1024;
+    cores.max(2) * BYTES_PER_CORE
+}
 
 /// Partitions that an answer describes while its core waits: about a millisecond of it.
 pub const PARTITIONS_DESCRIBED_INLINE: usize = 2000;

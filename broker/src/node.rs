@@ -65,7 +65,7 @@ impl Node {
         let cleaner = CleanerConfig::resolve(&BrokerView::new(&configs, &broker, &config.properties));
         let cleaner = Arc::new(cleaning::Shared::new(cleaner));
         let mirrors = OnceLock::new();
-        let decompression = Decompression::default();
+        let decompression = Decompression::of_cores(shown.metrics.len());
         Node {
             config,
             cluster_id,

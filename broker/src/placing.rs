@@ -19,6 +19,7 @@ use crate::cleaning;
 use crate::closing::close_logs;
 use crate::core::Core;
 use crate::envelope::CheckpointEntry;
+use crate::failing;
 use crate::internal_topics::is_internal;
 use crate::limits;
 use crate::log_dirs::{Closing, Found};
@@ -47,17 +48,11 @@ enum NotOpened {
 /// Opens every partition of the image that belongs to this core: at start-up, before it serves. What a crash left is
 /// recovered while it serves.
 pub(crate) async fn open_all(core: &Rc<Core>) {
-    let log_dirs = core.node().log_dirs();
     cleaning::configure(core);
     for topic in core.view().topics() {
         for (partition, leadership) in owned(core, topic) {
             let Some(leadership) = leadership else { continue };
-            if log_dirs.is_to_be_recovered(&topic.name, partition.partition) {
-                let rank = if is_internal(&topic.name) { Rank::Internal } else { Rank::Ordinary };
-                core.unopened().queue(partition, rank);
-            } else {
-                open_or_say(core, topic, partition, leadership).await;
-            }
+            open_or_queue(core, topic, partition, leadership).await;
         }
     }
     let logs = core.unopened().queued();
@@ -136,6 +131,21 @@ fn wanted<'a>(
     Some((topic, Leadership::of(core.node().broker_id(), registered)?))
 }
 
+/// Opens a partition at once; one whose log is to be recovered has its turn, beside the core.
+async fn open_or_queue(
+    core: &Rc<Core>,
+    topic: &TopicImage,
+    partition: TopicIdPartition,
+    leadership: Leadership,
+) {
+    if core.node().log_dirs().is_to_be_recovered(&topic.name, partition.partition) {
+        let rank = if is_internal(&topic.name) { Rank::Internal } else { Rank::Ordinary };
+        core.unopened().queue(partition, rank);
+    } else {
+        open_or_say(core, topic, partition, leadership).await;
+    }
+}
+
 /// Opens a partition at once: at the start, or a new one.
 async fn open_or_say(
     core: &Rc<Core>,
@@ -179,6 +189,11 @@ fn keep_or_say(
             if failures > 0 {
                 info!(topic = %name, partition = %partition.partition, failures, "log opened at last");
             }
+        }
+        // What recovery was to make sure of may be lost, and a second sync would say nothing of it.
+        Err(NotOpened::Log(error)) if error.is_failed_sync() => {
+            failing::log_failed(core, partition, &error);
+            core.unopened().keep_out(partition);
         }
         Err(error) => {
             let failures = core.unopened().failed(partition, core.clock_ms());
@@ -283,7 +298,8 @@ async fn change(core: &Rc<Core>, topic: &TopicImage) {
         }
         // What could not be opened has its turn, and is opened as the metadata says then.
         if !core.unopened().contains(partition) {
-            open_or_say(core, topic, partition, leadership).await;
+            open_or_queue(core, topic, partition, leadership).await;
+            core.openings().notify_all();
         }
     }
     if !given_up.is_empty() {
@@ -305,8 +321,19 @@ async fn resign(core: &Rc<Core>, replicas: Vec<Replica>) {
     for replica in &replicas {
         log_dirs.closed(&CheckpointEntry::of(replica), Closing::Begun);
     }
-    for (entry, closing) in close_logs(core, replicas).await {
-        log_dirs.closed(&entry, closing);
+    for dir in close_logs(core, replicas).await {
+        let closing = if dir.result.is_ok() { Closing::InOrder } else { Closing::Begun };
+        dir.logs.iter().for_each(|log| log_dirs.closed(log, closing));
+        match (dir.result, dir.logs.first()) {
+            (Err(error), Some(log)) if !error.is_full() => {
+                let partition = TopicIdPartition { topic_id: log.topic_id, partition: log.partition };
+                failing::log_failed(core, partition, &error);
+            }
+            (Err(error), _) => {
+                warn!(dir = %dir.path.display(), %error, "logs not closed in order; they are checked when they are opened");
+            }
+            (Ok(()), _) => {}
+        }
     }
 }
 

@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_failed_directory_takes_its_own_replicas_along_and_no_others() {
-    let TwoDirs { mut tarn, kept, failing, trigger, files: _files } = two_dirs();
+    let TwoDirs { mut tarn, kept, failing, trigger, files: _files, .. } = two_dirs();
     ["t", "made.again"].iter().for_each(|topic| tarn.create_topic(topic, PARTITIONS));
     let before = lines("before", RECORDS);
     (0..PARTITIONS).for_each(|partition| write_lines(&tarn.bootstrap(), "t", partition, &before));
@@ -73,7 +73,7 @@ fn a_failed_directory_takes_its_own_replicas_along_and_no_others() {
 
 #[test]
 fn a_directory_that_fails_while_the_node_stops_keeps_no_other_from_being_closed_in_order() {
-    let TwoDirs { mut tarn, kept, failing, trigger, files: _files } = two_dirs();
+    let TwoDirs { mut tarn, kept, failing, trigger, files: _files, .. } = two_dirs();
     // What is not flushed yet is what a stop has to write.
     tarn.create_topic("t", PARTITIONS);
     let policy = ["--alter", "--topic", "t", "--add-config", "flush.policy=none"];
@@ -96,34 +96,70 @@ fn a_directory_that_fails_while_the_node_stops_keeps_no_other_from_being_closed_
     }
 }
 
+#[test]
+fn a_directory_that_fails_while_its_logs_are_recovered_is_not_tried_again() {
+    let mut two = two_dirs();
+    two.tarn.create_topic("t", PARTITIONS);
+    let before = lines("before", RECORDS);
+    (0..PARTITIONS).for_each(|partition| write_lines(&two.tarn.bootstrap(), "t", partition, &before));
+    let [on_kept, on_failing] = [&two.kept, &two.failing].map(|dir| partitions_in(dir));
+    assert!(!on_kept.is_empty() && !on_failing.is_empty(), "{on_kept:?} {on_failing:?}");
+    two.tarn.kill();
+    File::create(&two.trigger).expect("it is ours");
+    two.start_again();
+    until("the failure to be said", LIMIT, || two.tarn.output().contains("a log directory has failed"));
+    // A second sync would succeed, and say nothing of what the first was to write.
+    fs::remove_file(&two.trigger).expect("it is ours");
+    for partition in &on_kept {
+        assert!(is_written(&two.tarn, *partition, 30_000), "partition {partition}");
+    }
+    for partition in &on_failing {
+        assert!(!is_written(&two.tarn, *partition, 3000), "partition {partition}");
+    }
+    two.tarn.stop();
+    two.start_again();
+    for partition in 0..PARTITIONS {
+        assert!(is_written(&two.tarn, partition, 30_000), "partition {partition}");
+    }
+}
+
 /// A node with a log directory whose syncs fail while a file is there.
 struct TwoDirs {
     tarn: Tarn,
     kept: PathBuf,
     failing: PathBuf,
     trigger: PathBuf,
+    environment: Vec<(&'static str, String)>,
     files: TempDir,
+}
+
+impl TwoDirs {
+    /// Starts the node again, with syncs that fail while the trigger is there.
+    fn start_again(&mut self) {
+        let environment: Vec<_> = self.environment.iter().map(|(name, value)| (*name, &**value)).collect();
+        self.tarn.start_again_with(&environment);
+    }
 }
 
 fn two_dirs() -> TwoDirs {
     let files = TempDir::with_prefix("tarn-dirs-").expect("the temporary directory is writable");
     let [kept, failing] = ["kept", "failing"].map(|name| files.path().join(name));
     let trigger = files.path().join("now");
-    let mut tarn = Tarn::formatted(&TarnOptions {
+    let tarn = Tarn::formatted(&TarnOptions {
         properties: vec![
             ("log.dirs".into(), format!("{},{}", kept.display(), failing.display())),
             ("metadata.log.dir".into(), kept.display().to_string()),
         ],
         ..TarnOptions::default()
     });
-    let environment = [
+    let environment = vec![
         ("LD_PRELOAD", preloaded(files.path()).display().to_string()),
         ("FAIL_UNDER", failing.display().to_string()),
         ("FAIL_WHEN", trigger.display().to_string()),
     ];
-    let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    tarn.start_again_with(&environment);
-    TwoDirs { tarn, kept, failing, trigger, files }
+    let mut two = TwoDirs { tarn, kept, failing, trigger, environment, files };
+    two.start_again();
+    two
 }
 
 /// Writes a record, with so much patience.

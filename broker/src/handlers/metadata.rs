@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tarn_image::{PartitionRegistration, TopicImage, topic_name};
 use tarn_record::{BrokerId, PartitionIndex, TopicId};
-use tarn_runtime::blocking;
+use tarn_runtime::blocking_work;
 use tarn_transport::Answer;
 use tarn_wire::frame::{Frame, encode_response};
 use tarn_wire::messages::describe_cluster_response::DescribeClusterBroker;
@@ -51,7 +51,7 @@ pub async fn metadata(call: Call, request: MetadataRequest) -> Answer {
     }
     let made = match question.kept() {
         Some(frame) => Ok(frame),
-        None => blocking(move || question.frame()).await.unwrap_or_else(|error| Err(error.to_string())),
+        None => blocking_work(move || question.frame()).await.unwrap_or_else(|error| Err(error.to_string())),
     };
     match made {
         Ok(frame) => Answer::Frame(frame.answering(call.header.correlation_id)),
@@ -72,15 +72,15 @@ impl Question {
     /// True where the answer takes long to make.
     fn is_large(&self) -> bool {
         let mut left = limits::PARTITIONS_DESCRIBED_INLINE;
-        let mut is_too_much = |topic: &TopicImage| {
-            let size = topic.partitions.len().max(1);
+        let mut is_too_much = |topic: Option<&TopicImage>| {
+            let size = topic.map_or(1, |topic| topic.partitions.len().max(1));
             left.checked_sub(size).map(|rest| left = rest).is_none()
         };
         match &self.topics {
-            None => self.view.topics().any(|topic| is_too_much(topic)),
-            Some(asked) => asked
-                .iter()
-                .any(|(name, id)| find(&self.view, name.as_deref(), *id).is_ok_and(&mut is_too_much)),
+            None => self.view.topics().any(|topic| is_too_much(Some(topic))),
+            Some(asked) => {
+                asked.iter().any(|(name, id)| is_too_much(find(&self.view, name.as_deref(), *id).ok()))
+            }
         }
     }
 

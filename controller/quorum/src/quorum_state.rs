@@ -49,6 +49,9 @@ pub enum QuorumStateError {
         /// What is wrong.
         detail: String,
     },
+    /// The log has batches of the highest epoch that there can be. No checksum covers it.
+    #[error("the metadata log has batches of leader epoch {0}, after which there is no other")]
+    NoNextEpoch(Epoch),
 }
 
 /// The state of a node that starts.
@@ -83,12 +86,18 @@ impl QuorumState {
     }
 
     /// What a node goes on with that found `loaded` beside a log whose newest epoch is `written`.
-    pub fn resume(loaded: Option<QuorumState>, written: Epoch) -> Resumed {
-        match loaded {
+    ///
+    /// # Errors
+    /// `NoNextEpoch`.
+    pub fn resume(loaded: Option<QuorumState>, written: Epoch) -> Result<Resumed, QuorumStateError> {
+        if written == Epoch(i32::MAX) {
+            return Err(QuorumStateError::NoNextEpoch(written));
+        }
+        Ok(match loaded {
             Some(state) if state.epoch >= written => Resumed::AsItWas(state),
             None if written < Epoch(0) => Resumed::AsItWas(QuorumState::default()),
             _ => Resumed::FromTheLog(QuorumState { epoch: written, ..QuorumState::default() }),
-        }
+        })
     }
 
     /// Writes the file in `dir`; it is on the disk when this returns.
@@ -143,13 +152,15 @@ mod tests {
 
     #[test]
     fn a_state_that_is_lost_or_old_goes_on_with_the_epoch_of_the_log() {
+        let resumed = |loaded, written| QuorumState::resume(loaded, written).expect("there is a next epoch");
         let state = |epoch| QuorumState { epoch: Epoch(epoch), ..QuorumState::default() };
-        assert_eq!(QuorumState::resume(None, Epoch::NONE), Resumed::AsItWas(state(0)), "a new node");
-        assert_eq!(QuorumState::resume(Some(state(7)), Epoch(7)), Resumed::AsItWas(state(7)));
-        assert_eq!(QuorumState::resume(Some(state(8)), Epoch(7)), Resumed::AsItWas(state(8)), "it has voted");
+        assert_eq!(resumed(None, Epoch::NONE), Resumed::AsItWas(state(0)), "a new node");
+        assert_eq!(resumed(Some(state(7)), Epoch(7)), Resumed::AsItWas(state(7)));
+        assert_eq!(resumed(Some(state(8)), Epoch(7)), Resumed::AsItWas(state(8)), "it has voted");
         for lost in [None, Some(state(6))] {
-            assert_eq!(QuorumState::resume(lost, Epoch(7)), Resumed::FromTheLog(state(7)));
+            assert_eq!(resumed(lost, Epoch(7)), Resumed::FromTheLog(state(7)));
         }
+        assert!(QuorumState::resume(None, Epoch(i32::MAX)).is_err(), "nobody can be elected");
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl Controller {
         }
         let newest_snapshot = snapshot_id.map_or(Epoch::NONE, |id| id.epoch);
         let loaded_state = QuorumState::load(log.disk(), log.dir())?;
-        let quorum_state = match QuorumState::resume(loaded_state, log.latest_epoch().max(newest_snapshot)) {
+        let quorum_state = match QuorumState::resume(loaded_state, log.latest_epoch().max(newest_snapshot))? {
             Resumed::AsItWas(state) => state,
             Resumed::FromTheLog(state) => {
                 let file = log.dir().join(quorum_state::FILE_NAME);

@@ -1,6 +1,7 @@
 //! The blocking lanes: what would make a core wait is done by a thread beside it.
 //!
-//! Each core has a lane for `fdatasync`, a few for cold reads, one for what may take minutes (recovering a log), one
+//! Each core has a lane for `fdatasync`, a few for cold reads, one for what only
+//! computes, one for what may take minutes (recovering a log), one
 //! for what may take hours (copying one), one for the rest (unlink) and one for name lookups, so that a slow disk does
 //! not hold up a cold read, nor a dead name server either. A lane is one thread, started when first used and free to
 //! run on any CPU of the process. Jobs of a lane run in the order in which they were given. A job runs to its end even where nobody
@@ -13,6 +14,8 @@ use crate::{limits, machine};
 use std::cell::RefCell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use thiserror::Error;
 
@@ -47,6 +50,8 @@ enum Lane {
     Sync,
     /// One of several.
     Read(usize),
+    /// What computes.
+    Work,
     Long,
     Copies,
     Rest,
@@ -58,7 +63,8 @@ struct Lanes {
     sync: Option<LaneThread>,
     reads: [Option<LaneThread>; READ_LANES],
     /// The reads that each of these has to do.
-    reading: [usize; READ_LANES],
+    reading: [Arc<AtomicUsize>; READ_LANES],
+    work: Option<LaneThread>,
     long: Option<LaneThread>,
     copies: Option<LaneThread>,
     rest: Option<LaneThread>,
@@ -108,8 +114,25 @@ where
     R: Send + 'static,
     J: FnOnce() -> R + Send + 'static,
 {
-    let lane = ReadLane::least_busy();
-    run(Lane::Read(lane.0), job).await
+    let (lane, read) = Reading::least_busy();
+    let job = move || {
+        // It ends with the job: whoever waits for it may give up long before a disk does.
+        let _read = read;
+        job()
+    };
+    run(Lane::Read(lane), job).await
+}
+
+/// Runs `job`, which waits for nothing and takes long, in the lane for such jobs, from the first poll on.
+///
+/// # Errors
+/// When the job panics, or the lane has no thread.
+pub async fn blocking_work<R, J>(job: J) -> Result<R, BlockingError>
+where
+    R: Send + 'static,
+    J: FnOnce() -> R + Send + 'static,
+{
+    run(Lane::Work, job).await
 }
 
 /// Runs `job`, which may take minutes, in the lane for such jobs, from the first poll on.
@@ -146,31 +169,25 @@ where
     run(Lane::Names, job).await
 }
 
-/// A lane for reads that has one more to do.
-struct ReadLane(usize);
+/// One of the reads that a lane has to do.
+struct Reading(Arc<AtomicUsize>);
 
-impl ReadLane {
-    fn least_busy() -> ReadLane {
-        LANES.with_borrow_mut(|lanes| {
-            let Some(lanes) = lanes else { return ReadLane(0) };
-            let least = lanes.reading.iter().enumerate().min_by_key(|(_, reads)| **reads);
+impl Reading {
+    fn least_busy() -> (usize, Reading) {
+        LANES.with_borrow(|lanes| {
+            let Some(lanes) = lanes else { return (0, Reading(Arc::new(AtomicUsize::new(1)))) };
+            let reads = |(_, reads): &(usize, &Arc<AtomicUsize>)| reads.load(Ordering::Relaxed);
+            let least = lanes.reading.iter().enumerate().min_by_key(reads);
             let lane = least.map_or(0, |(lane, _)| lane);
-            lanes.reading[lane] += 1;
-            ReadLane(lane)
+            lanes.reading[lane].fetch_add(1, Ordering::Relaxed);
+            (lane, Reading(lanes.reading[lane].clone()))
         })
     }
 }
 
-impl Drop for ReadLane {
+impl Drop for Reading {
     fn drop(&mut self) {
-        // A core that has ended has none any more, and this may be dropped with the thread.
-        let _ = LANES.try_with(|lanes| {
-            if let Ok(mut lanes) = lanes.try_borrow_mut()
-                && let Some(lanes) = lanes.as_mut()
-            {
-                lanes.reading[self.0] = lanes.reading[self.0].saturating_sub(1);
-            }
-        });
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -200,6 +217,7 @@ fn sender(lane: Lane) -> io::Result<Sender<Job>> {
         let (thread, name) = match lane {
             Lane::Sync => (&mut lanes.sync, "sync"),
             Lane::Read(lane) => (&mut lanes.reads[lane], "read"),
+            Lane::Work => (&mut lanes.work, "work"),
             Lane::Long => (&mut lanes.long, "long"),
             Lane::Copies => (&mut lanes.copies, "copies"),
             Lane::Rest => (&mut lanes.rest, "rest"),
@@ -229,14 +247,15 @@ fn work(mut queue: Receiver<Job>) {
 /// Gives the core on this thread its lanes.
 pub(crate) fn install(core: String) {
     let (sync, long, copies, rest, names) = (None, None, None, None, None);
-    let (reads, reading) = (Default::default(), Default::default());
-    LANES.set(Some(Lanes { core, sync, reads, reading, long, copies, rest, names }));
+    let (reads, reading, work) = (Default::default(), Default::default(), None);
+    LANES.set(Some(Lanes { core, sync, reads, reading, work, long, copies, rest, names }));
 }
 
 /// Ends the lanes of the core on this thread, after the jobs they hold.
 pub(crate) fn finish() {
     let Some(lanes) = LANES.take() else { return };
-    let ending = lanes.reads.into_iter().chain([lanes.sync, lanes.long, lanes.copies, lanes.rest]);
+    let ending =
+        lanes.reads.into_iter().chain([lanes.sync, lanes.work, lanes.long, lanes.copies, lanes.rest]);
     for LaneThread { jobs, thread } in ending.flatten() {
         // Said rather than shown by dropping the sender: a task left behind may hold another. A lane that
         // is already gone needs no telling, and jobs do not unwind, so neither does the thread.
@@ -250,8 +269,8 @@ mod tests {
     use super::*;
     use crate::core::tests::{core_of, run_on_core};
     use crate::{Queue, spawn};
-    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-    use std::sync::{Arc, mpsc};
+    use std::sync::atomic::{AtomicBool, AtomicU32};
+    use std::sync::mpsc;
 
     #[test]
     fn a_job_that_panics_is_an_error_and_the_lane_goes_on() {
@@ -292,7 +311,24 @@ mod tests {
             }
             release.send(()).unwrap();
             slow.await.unwrap().unwrap();
-            LANES.with_borrow(|lanes| assert_eq!(lanes.as_ref().unwrap().reading, [0; READ_LANES]));
+            LANES.with_borrow(|lanes| {
+                let reading = lanes.as_ref().unwrap().reading.each_ref();
+                assert_eq!(reading.map(|reads| reads.load(Ordering::Relaxed)), [0; READ_LANES]);
+            });
+        });
+    }
+
+    #[test]
+    fn a_lane_that_hangs_counts_as_busy_though_nobody_waits_for_it_any_more() {
+        run_on_core(|| async {
+            let (release, held) = mpsc::channel::<()>();
+            let mut given_up = Box::pin(blocking_read(move || held.recv()));
+            assert!(futures_lite::future::poll_once(&mut given_up).await.is_none());
+            drop(given_up);
+            for number in 0..2 * READ_LANES {
+                assert_eq!(blocking_read(move || number).await.unwrap(), number);
+            }
+            release.send(()).unwrap();
         });
     }
 

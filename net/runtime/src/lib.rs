@@ -25,7 +25,9 @@ pub mod socket;
 pub mod timer;
 
 pub use self::core::{CoreHandle, CoreId, CoreSpec, CoreUsage, spawn_core, take_usage};
-pub use blocking::{BlockingError, blocking, blocking_copy, blocking_long, blocking_read, blocking_sync};
+pub use blocking::{
+    BlockingError, blocking, blocking_copy, blocking_long, blocking_read, blocking_sync, blocking_work,
+};
 pub use panics::{Panic, catch_panics};
 pub use queues::{Queue, Task, spawn, yield_if_needed, yield_now};
 pub use timer::{Elapsed, Sleep, now, sleep, sleep_until, timeout, wall_clock_ms};

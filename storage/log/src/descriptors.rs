@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use tarn_record::Offset;
 
@@ -136,7 +136,15 @@ impl SegmentFile {
     /// As for [`SegmentFile::open`], and `WouldBlock`.
     pub(crate) fn open_from(self: &Arc<Self>, source: ReadFrom) -> io::Result<Arc<dyn DiskFile>> {
         self.used.store(true, Ordering::Relaxed);
-        let mut slot = lock(&self.open);
+        let mut slot = match source {
+            ReadFrom::Disk => lock(&self.open),
+            // Who holds it may wait for the disk.
+            ReadFrom::Memory => match self.open.try_lock() {
+                Ok(slot) => slot,
+                Err(TryLockError::Poisoned(held)) => held.into_inner(),
+                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+            },
+        };
         if let Some(open) = &*slot {
             return Ok(open.clone());
         }

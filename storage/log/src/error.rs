@@ -143,6 +143,11 @@ impl LogError {
         }
     }
 
+    /// True where a sync has failed: what it was to write may be lost, whatever the next sync says.
+    pub fn is_failed_sync(&self) -> bool {
+        matches!(self, LogError::Io { action, .. } if action.starts_with("sync")) && !self.is_full()
+    }
+
     /// True where the disk is full, or the table of open files, which are states and no failures of the disk:
     /// nothing was written or synced then, and a later try may succeed. Never of a sync that failed.
     pub fn is_full(&self) -> bool {

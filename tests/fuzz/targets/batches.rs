@@ -4,9 +4,9 @@ use std::hint::black_box;
 
 use bytes::{Buf, Bytes};
 use tarn_record::{
-    BatchBuilder, BatchHeader, ClientBatchValidator, Compression, ControlRecord, EndTransaction, Epoch,
-    MirroredScanner, Offset, Outcome, ProduceRules, ProducerEpoch, ProducerId, Progress, Recompression,
-    Record, RecordReader, Rewrite, Sequence, Timestamp, TimestampType, ValidBatch, batches,
+    BatchBuilder, BatchHeader, ClientBatch, ClientBatchValidator, Compression, ControlRecord, EndTransaction,
+    Epoch, MirroredScanner, Offset, Outcome, ProduceRules, ProducerEpoch, ProducerId, Progress,
+    Recompression, Record, RecordReader, Rewrite, Sequence, Timestamp, TimestampType, ValidBatch, batches,
     end_transaction_marker, mirrored, records,
 };
 
@@ -199,8 +199,13 @@ fn from_a_client(input: Bytes, steps: &mut Steps, recompress: Option<Recompressi
     let mut validator = ClientBatchValidator::new(input, &rules, NOW);
     loop {
         steps.take();
-        if let Progress::Done(verdict) = validator.step(100) {
-            return Says::result(&verdict, |taken| taken.batch.header().record_count.unsigned_abs() as usize);
+        match validator.step(100) {
+            Progress::More => {}
+            Progress::NeedsRoom => validator.give_room(),
+            Progress::Done(verdict) => {
+                let count = |taken: &ClientBatch| taken.batch.header().record_count.unsigned_abs() as usize;
+                return Says::result(&verdict, count);
+            }
         }
     }
 }

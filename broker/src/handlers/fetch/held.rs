@@ -129,9 +129,12 @@ impl HeldSession {
         self.session_mut().take_changes(|partition| core.owner(partition))
     }
 
-    /// The session of one request, of which no core keeps anything yet, is to be read once before that.
+    /// The session of one request, of which no core keeps anything yet, is to be read once before that; but not where it
+    /// names a partition more than once, which would be read as often.
     pub(super) fn may_be_read_once(&self) -> bool {
-        self.session().id == 0 && self.session().cores.is_empty()
+        let session = self.session();
+        let names_each_once = session.untold.upserts.len() <= session.named.len();
+        session.id == 0 && session.cores.is_empty() && names_each_once
     }
 
     /// The request is answered.

@@ -61,6 +61,8 @@ impl<'a> Opener<'a> {
         self.log.end = end.unwrap_or(active.base());
         (self.log.flushed_to, self.log.recovery_point) = (self.log.end, self.log.end);
         self.log.dirt.dirty_from = self.log.active().base();
+        // Whoever closed it may have found nothing to sync, and have inherited it itself.
+        self.log.dirt.inherited = true;
         self.read_epochs()?;
         self.log.producers = load_producers(self.log, self.listing, self.log.end)?;
         Ok(())

@@ -203,6 +203,29 @@ fn what_a_crash_left_as_it_was_flushed_is_opened_without_a_sync() {
 }
 
 #[test]
+fn names_that_a_killed_process_left_are_synced_by_the_first_flush_however_often_the_log_was_opened_meanwhile()
+{
+    let (root, disk) = (tempfile::tempdir().unwrap(), Counting::default());
+    let dir = LogDir::open(Arc::new(disk.clone()), root.path(), Descriptors::new(1000)).unwrap();
+    let config = LogConfig::default;
+    let log = Log::create(&dir, TOPIC, PartitionIndex(0), TOPIC_ID, config(), NOW).unwrap();
+    drop(log);
+    let before = disk.files();
+    for clean in [false, true] {
+        let opening = Opening { clean, recovery_point: Offset(0), log_start: Offset(0) };
+        let (mut log, _) = Log::open(&dir, TOPIC, PartitionIndex(0), config(), opening, NOW).unwrap();
+        log.close().unwrap();
+    }
+    assert_eq!(disk.files(), before, "it holds nothing yet");
+    let opening = Opening { clean: true, recovery_point: Offset(0), log_start: Offset(0) };
+    let (mut log, _) = Log::open(&dir, TOPIC, PartitionIndex(0), config(), opening, NOW).unwrap();
+    mirror(&mut log, &[batch(0, 2, 4)]).unwrap();
+    flush_batches(&mut log);
+    let (data, metadata, names, root) = (1, 1, 1, 1);
+    assert_eq!(disk.files() - before, data + metadata + names + root);
+}
+
+#[test]
 fn an_epoch_is_written_down_with_its_first_batch_and_costs_nothing_before() {
     let world = World::new(LogConfig::default());
     let mut log = world.create();

@@ -218,10 +218,11 @@ impl ClientBatchValidator {
         let is_short = match error {
             ReadError::Malformed { fault: RecordFault::TooLarge(_, max), .. } => *max < self.rules.record_max,
             ReadError::Malformed { .. } => false,
-            // What exactly they missed, these codecs do not tell.
-            ReadError::Codec(_) => {
-                matches!(header.compression(), Ok(Compression::Snappy | Compression::Zstd))
+            // What a block lacks, snappy tells as it tells of the whole, and zstd not at all.
+            ReadError::Codec(CodecError::LimitExceeded { .. }) => {
+                header.compression() == Ok(Compression::Snappy)
             }
+            ReadError::Codec(_) => header.compression() == Ok(Compression::Zstd),
         };
         is_short && self.room == Room::Usual
     }
