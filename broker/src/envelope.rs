@@ -201,6 +201,8 @@ pub struct FetchAnswer {
     pub partitions: Vec<FetchedPartition>,
     /// How many partitions are being looked up on the disk for it; each is news when that has ended.
     pub lookups: usize,
+    /// How many of the session's partitions are news there still, or again.
+    pub waiting: usize,
 }
 
 /// A question of ListOffsets.

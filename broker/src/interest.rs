@@ -261,6 +261,12 @@ impl<W> Interests<W> {
             .collect()
     }
 
+    /// How many of a session's partitions are news.
+    pub fn waiting(&self, id: InterestId) -> usize {
+        let interest = self.numbers.get(&id).and_then(|number| self.interests.get(number));
+        interest.map_or(0, |interest| interest.news.len())
+    }
+
     /// Takes back answers that did not fit the response: the session has not been told, and they are the first of
     /// the next one.
     pub fn requeue(&mut self, id: InterestId, partitions: &[TopicIdPartition]) {

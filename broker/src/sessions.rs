@@ -55,12 +55,19 @@ pub struct Session {
     pub untold: Changes,
     /// The last response was as full as it may be: it suffices to ask one core after the other.
     pub is_behind: bool,
-    /// The core that was asked alone last.
-    pub asked_last: Option<CoreId>,
+    turn: Turn,
     created_ms: u64,
     last_used_ms: u64,
     /// The partitions that the cache counts for it.
     counted: usize,
+}
+
+/// Which core is asked alone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    core: Option<CoreId>,
+    /// The partitions that it is still to give records of; not known before its first answer.
+    left: Option<usize>,
 }
 
 /// What the cores that own a session's partitions are to be told of it: what is forgotten first.
@@ -134,11 +141,22 @@ impl Session {
         changes.into_values().for_each(|changes| self.untold.put_back(changes));
     }
 
-    /// Whose turn it is to be asked alone: each of these cores once before any of them again.
+    /// Whose turn it is to be asked alone. A turn lasts for as many partitions as the core had records of when it began:
+    /// so a partition is served no more often for being the only one of its core.
     pub fn turn_of(&mut self, owners: &BTreeSet<CoreId>) -> Option<CoreId> {
-        let after = self.asked_last.and_then(|last| owners.iter().find(|owner| **owner > last));
-        self.asked_last = after.or(owners.first()).copied();
-        self.asked_last
+        let Turn { core, left } = self.turn;
+        if left.is_none_or(|left| left == 0) || core.is_none_or(|core| !owners.contains(&core)) {
+            let after = core.and_then(|last| owners.iter().find(|owner| **owner > last));
+            self.turn = Turn { core: after.or(owners.first()).copied(), left: None };
+        }
+        self.turn.core
+    }
+
+    /// The core whose turn it is has given records of so many partitions, and has news of so many.
+    pub fn took_turn(&mut self, served: usize, waiting: usize) {
+        // Those that have more are among the waiting again.
+        let left = self.turn.left.unwrap_or(waiting.max(served));
+        self.turn.left = if served == 0 { None } else { Some(left.saturating_sub(served)) };
     }
 
     /// The session of a request that wants none.
@@ -153,7 +171,7 @@ impl Session {
             wake: Flag::default(),
             untold: Changes::default(),
             is_behind: false,
-            asked_last: None,
+            turn: Turn::default(),
             created_ms: 0,
             last_used_ms: 0,
             counted: 0,
@@ -309,12 +327,30 @@ mod tests {
         let mut session = a_session();
         let turns = |session: &mut Session, owners: &[u16]| {
             let owners = owners.iter().map(|core| CoreId(*core)).collect();
-            session.turn_of(&owners).map(|core| core.0)
+            let turn = session.turn_of(&owners).map(|core| core.0);
+            session.took_turn(1, 0);
+            turn
         };
         let all = [1, 3, 5];
         assert_eq!([(); 4].map(|()| turns(&mut session, &all)), [Some(1), Some(3), Some(5), Some(1)]);
         assert_eq!(turns(&mut session, &[0, 5]), Some(5), "whoever is next of those that are left");
         assert_eq!(turns(&mut session, &[]), None);
+    }
+
+    #[test]
+    fn a_turn_lasts_for_as_many_partitions_as_had_records_when_it_began() {
+        let mut session = a_session();
+        let owners = [1, 3].map(CoreId).into_iter().collect();
+        let mut turn = |served, waiting| {
+            let core = session.turn_of(&owners).map(|core| core.0);
+            session.took_turn(served, waiting);
+            core
+        };
+        // Whoever was served is news again at once.
+        let of_three = [turn(1, 3), turn(1, 3), turn(1, 3)];
+        let of_one = turn(1, 1);
+        assert_eq!((of_three, of_one, turn(2, 3)), ([Some(1); 3], Some(3), Some(1)));
+        assert_eq!((turn(0, 1), turn(1, 0)), (Some(1), Some(3)), "a core without records has no turn");
     }
 
     #[test]

@@ -79,7 +79,8 @@ impl Partitions {
             });
         let lookups = self.cold_reads.under_way(interest);
         // A session that has gone closes its interest itself.
-        let _ = read.reply.fill(FetchAnswer { partitions, lookups });
+        let waiting = self.interests.waiting(interest);
+        let _ = read.reply.fill(FetchAnswer { partitions, lookups, waiting });
         reads
     }
 
@@ -117,7 +118,7 @@ impl Partitions {
         };
         let partitions = read.upserts.iter().map(look).collect();
         // Whoever has gone does not want it.
-        let _ = read.reply.fill(FetchAnswer { partitions, lookups });
+        let _ = read.reply.fill(FetchAnswer { partitions, lookups, waiting: 0 });
         reads
     }
 

@@ -27,7 +27,7 @@ use self::held::HeldSession;
 use crate::core::Core;
 use crate::dispatch::frame;
 use crate::envelope::{Envelope, FetchAnswer, FetchRead};
-use crate::interest::{Scope, Wanted};
+use crate::interest::{FetchedPartition, Scope, Wanted};
 use crate::limits::COLD_READ_WAIT_MAX;
 use crate::metadata_view::MetadataView;
 use crate::named::{Lookup, TopicKey, TopicNaming};
@@ -217,7 +217,11 @@ async fn ask(
     {
         let told = changes.remove(&owner).unwrap_or_default();
         let answer = read(core, held, owner, told, scope, limits).await;
-        found.take_in(answer.await.unwrap_or_default());
+        let answer = answer.await.unwrap_or_default();
+        let has_records = |one: &&FetchedPartition| !one.records.is_empty();
+        let served = answer.partitions.iter().filter(has_records).count();
+        held.session_mut().took_turn(served, answer.waiting);
+        found.take_in(answer);
         if limits.are_reached_by(found) {
             held.session_mut().tell_later(changes);
             return true;
