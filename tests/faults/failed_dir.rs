@@ -106,7 +106,7 @@ fn a_directory_that_fails_while_its_logs_are_recovered_is_not_tried_again() {
     assert!(!on_kept.is_empty() && !on_failing.is_empty(), "{on_kept:?} {on_failing:?}");
     two.tarn.kill();
     File::create(&two.trigger).expect("it is ours");
-    two.start_again();
+    two.tarn.spawn_with(&named(&two.environment));
     until("the failure to be said", LIMIT, || two.tarn.output().contains("a log directory has failed"));
     // A second sync would succeed, and say nothing of what the first was to write.
     fs::remove_file(&two.trigger).expect("it is ours");
@@ -136,9 +136,12 @@ struct TwoDirs {
 impl TwoDirs {
     /// Starts the node again, with syncs that fail while the trigger is there.
     fn start_again(&mut self) {
-        let environment: Vec<_> = self.environment.iter().map(|(name, value)| (*name, &**value)).collect();
-        self.tarn.start_again_with(&environment);
+        self.tarn.start_again_with(&named(&self.environment));
     }
+}
+
+fn named<'a>(environment: &'a [(&'static str, String)]) -> Vec<(&'static str, &'a str)> {
+    environment.iter().map(|(name, value)| (*name, &**value)).collect()
 }
 
 fn two_dirs() -> TwoDirs {

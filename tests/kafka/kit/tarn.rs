@@ -271,6 +271,10 @@ impl Tarn {
     /// Where it does not in 30 seconds.
     pub fn start_again(&mut self) {
         self.spawn();
+        self.await_service();
+    }
+
+    fn await_service(&mut self) {
         let address = self.bootstrap();
         until_some("tarn to serve", READY, || {
             assert!(self.running().ended().is_none(), "tarn ended at its start");
@@ -292,9 +296,18 @@ impl Tarn {
     /// # Panics
     /// As `start_again` does.
     pub fn start_again_with(&mut self, environment: &[(&str, &str)]) {
+        self.spawn_with(environment);
+        self.await_service();
+    }
+
+    /// `spawn`, with these variables in the server's environment.
+    ///
+    /// # Panics
+    /// Where it runs already.
+    pub fn spawn_with(&mut self, environment: &[(&str, &str)]) {
         self.environment =
             environment.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string())).collect();
-        self.start_again();
+        self.spawn();
         self.environment.clear();
     }
 
