@@ -214,6 +214,9 @@ fn expected(readable: &[Stored], max_bytes: usize, first_batch: FirstBatch) -> V
 
 /// The last batch of which the first `bytes` bytes have some.
 fn touched(readable: &[Stored], bytes: usize) -> Option<&Stored> {
+    if bytes == 0 {
+        return None;
+    }
     let mut seen = 0;
     readable.iter().find(|batch| {
         seen += batch.bytes.len();
