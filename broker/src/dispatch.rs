@@ -7,8 +7,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Instant;
 
-use tarn_runtime::blocking_work;
-use tarn_runtime::now;
+use tarn_runtime::{blocking_work, now};
 use tarn_transport::{
     Answer, ApiRange, ApiRanges, ApiVersionsData, FeatureLevels, InboundRequest, ListenerName, Outcome,
     Service,

@@ -1,22 +1,26 @@
-//! Answers that many clients get alike, kept encoded for as long as the metadata stays what it was.
+//! Answers that many clients get alike, kept encoded for as long as the metadata is what they were made of.
 //!
 //! Where a source has failed over, every client asks for the same at once.
+//!
+//! Invariant: an answer is given only to who sees the very image that it was made of. It does not keep that image, and goes
+//! with the next answer once nobody sees the image any more.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tarn_image::MetadataImage;
 use tarn_wire::frame::Frame;
 
 use crate::limits;
 
-/// The answers to one question, by listener and version. All are of one image.
+/// The answers to one question, by image, listener and version.
 #[derive(Default)]
 pub struct KeptAnswers {
     kept: Mutex<Vec<Kept>>,
 }
 
 struct Kept {
-    image: Arc<MetadataImage>,
+    image: Weak<MetadataImage>,
     listener: String,
     version: i16,
     frame: Frame,
@@ -30,12 +34,14 @@ impl KeptAnswers {
         kept.iter().find(is_it).map(|kept| kept.frame.clone())
     }
 
-    /// Keeps an answer, and none of another image.
+    /// Keeps an answer.
     pub fn keep(&self, image: &Arc<MetadataImage>, listener: &str, version: i16, frame: Frame) {
         let mut kept = self.lock();
-        kept.retain(|kept| kept.is_of(image) && !kept.is_for(listener, version));
+        let is_same = |kept: &Kept| kept.is_of(image) && kept.is_for(listener, version);
+        kept.retain(|kept| kept.image.strong_count() > 0 && !is_same(kept));
         kept.truncate(limits::ANSWERS_KEPT - 1);
-        kept.insert(0, Kept { image: image.clone(), listener: listener.to_owned(), version, frame });
+        let (image, listener) = (Arc::downgrade(image), listener.to_owned());
+        kept.insert(0, Kept { image, listener, version, frame });
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
@@ -45,7 +51,8 @@ impl KeptAnswers {
 
 impl Kept {
     fn is_of(&self, image: &Arc<MetadataImage>) -> bool {
-        Arc::ptr_eq(&self.image, image)
+        // As long as this is kept no other image is at its place.
+        ptr::eq(self.image.as_ptr(), Arc::as_ptr(image))
     }
 
     fn is_for(&self, listener: &str, version: i16) -> bool {
@@ -72,7 +79,14 @@ mod tests {
         let later = Arc::new(MetadataImage::default());
         assert_eq!(found(&later, "SSL", 12), None);
         answers.keep(&later, "SSL", 12, frame(4));
-        assert_eq!(found(&image, "PLAINTEXT", 12), None, "the memory of the old image is free");
+        assert_eq!(
+            (found(&image, "SSL", 12), found(&later, "SSL", 12)),
+            (Some(3), Some(4)),
+            "some see the old one"
+        );
+        drop(image);
+        answers.keep(&later, "SSL", 13, frame(5));
+        assert_eq!(answers.lock().len(), 2, "nobody sees the old one any more");
         (0..10).for_each(|version| answers.keep(&later, "SSL", version, frame(5)));
         assert_eq!(answers.lock().len(), limits::ANSWERS_KEPT);
     }

@@ -100,7 +100,7 @@ impl BrokerClient {
         topic: &str,
         offsets: &[i64],
         response_bytes: i32,
-        mut take: impl FnMut(usize, i64, &[u8]) -> io::Result<()>,
+        take: impl FnMut(usize, i64, &[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut request = Request::new(1, 4);
         request.number32(-1);
@@ -119,23 +119,8 @@ impl BrokerClient {
         self.ask(request)?;
         let mut fields = Fields::of_answer(&self.answer)?;
         fields.number::<4>()?;
-        for _ in 0..fields.count()? {
-            fields.skip_string()?;
-            for _ in 0..fields.count()? {
-                let (index, error) = (fields.number::<4>()?, fields.number::<2>()?);
-                let high_watermark = fields.number::<8>()?;
-                fields.bytes(8)?;
-                let aborted = fields.count()?;
-                fields.bytes(16 * aborted)?;
-                let length = fields.count()?;
-                let batches = fields.bytes(length)?;
-                if error != 0 {
-                    return Err(bad(&format!("partition {index}: error {error}")));
-                }
-                take(index as usize, high_watermark, batches)?;
-            }
-        }
-        Ok(())
+        // The last stable offset.
+        fields.fetched(8, 0, take)
     }
 
     /// Sends a request and reads the whole answer.
@@ -224,6 +209,33 @@ impl<'a> Fields<'a> {
     /// The number of elements or bytes that follow; null is none.
     pub(crate) fn count(&mut self) -> io::Result<usize> {
         Ok(self.number::<4>()?.max(0) as usize)
+    }
+
+    /// The topics of a fetch's answer: hands over of each partition its number, its high watermark and its batches. What
+    /// lies after the watermark and after the aborted transactions, so many bytes each, is left out.
+    fn fetched(
+        &mut self,
+        after_watermark: usize,
+        after_aborted: usize,
+        mut take: impl FnMut(usize, i64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for _ in 0..self.count()? {
+            self.skip_string()?;
+            for _ in 0..self.count()? {
+                let (index, error) = (self.number::<4>()?, self.number::<2>()?);
+                let high_watermark = self.number::<8>()?;
+                self.bytes(after_watermark)?;
+                let aborted = self.count()?;
+                self.bytes(16 * aborted + after_aborted)?;
+                let length = self.count()?;
+                let batches = self.bytes(length)?;
+                if error != 0 {
+                    return Err(bad(&format!("partition {index}: error {error}")));
+                }
+                take(index as usize, high_watermark, batches)?;
+            }
+        }
+        Ok(())
     }
 
     /// Null is empty.

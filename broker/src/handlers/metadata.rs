@@ -85,7 +85,38 @@ impl Question {
     }
 
     fn answer(&self) -> MetadataResponse {
-        response(&self.view, &self.node, &self.listener, self.version, self.topics.as_deref())
+        let Question { view, node, listener, version, topics } = self;
+        let nodes: Vec<_> = view.nodes(listener).into_iter().filter(|node| !node.fenced).collect();
+        let reachable: BTreeSet<BrokerId> = nodes.iter().map(|node| node.id).collect();
+        let brokers = nodes.iter().map(|node| MetadataResponseBroker {
+            node_id: node.id.0,
+            host: node.host.as_str().into(),
+            port: i32::from(node.port),
+            rack: node.rack.as_deref().map(Str::from),
+        });
+        let topic = |topic: &TopicImage| described(topic, &reachable, *version);
+        let topics = match topics {
+            None => view.topics().map(|found| topic(found)).collect(),
+            Some(asked) => asked
+                .iter()
+                .map(|(name, id)| match find(view, name.as_deref(), *id) {
+                    Ok(found) => topic(found),
+                    Err(error) => MetadataResponseTopic {
+                        error_code: error.0,
+                        name: name.clone(),
+                        topic_id: id.0,
+                        ..Default::default()
+                    },
+                })
+                .collect(),
+        };
+        MetadataResponse {
+            brokers: brokers.collect(),
+            cluster_id: Some(node.cluster_id().into()),
+            controller_id: node.broker_id().0,
+            topics,
+            ..Default::default()
+        }
     }
 
     /// The answer to who asked before, where it is to the same question.
@@ -104,46 +135,6 @@ impl Question {
             self.node.all_topics().keep(self.view.image(), &self.listener, self.version, frame.clone());
         }
         Ok(frame)
-    }
-}
-
-fn response(
-    view: &MetadataView,
-    node: &Node,
-    listener: &str,
-    version: i16,
-    asked: Option<&[(Option<Str>, TopicId)]>,
-) -> MetadataResponse {
-    let nodes: Vec<_> = view.nodes(listener).into_iter().filter(|node| !node.fenced).collect();
-    let reachable: BTreeSet<BrokerId> = nodes.iter().map(|node| node.id).collect();
-    let brokers = nodes.iter().map(|node| MetadataResponseBroker {
-        node_id: node.id.0,
-        host: node.host.as_str().into(),
-        port: i32::from(node.port),
-        rack: node.rack.as_deref().map(Str::from),
-    });
-    let topic = |topic: &TopicImage| described(topic, &reachable, version);
-    let topics = match asked {
-        None => view.topics().map(|found| topic(found)).collect(),
-        Some(asked) => asked
-            .iter()
-            .map(|(name, id)| match find(view, name.as_deref(), *id) {
-                Ok(found) => topic(found),
-                Err(error) => MetadataResponseTopic {
-                    error_code: error.0,
-                    name: name.clone(),
-                    topic_id: id.0,
-                    ..Default::default()
-                },
-            })
-            .collect(),
-    };
-    MetadataResponse {
-        brokers: brokers.collect(),
-        cluster_id: Some(node.cluster_id().into()),
-        controller_id: node.broker_id().0,
-        topics,
-        ..Default::default()
     }
 }
 

@@ -47,9 +47,7 @@ impl LogDirs {
         let name = |entry: &CheckpointEntry| (entry.topic.to_string(), entry.partition);
         entries.iter().map(|entry| refused.get(&name(entry)).cloned().map_or(Ok(()), Err)).collect()
     }
-}
 
-impl LogDirs {
     /// Notes what the file has of these logs.
     fn starts_written(&self, lines: &[Line]) {
         let mut places = self.places();

@@ -1,11 +1,11 @@
 //! The blocking lanes: what would make a core wait is done by a thread beside it.
 //!
-//! Each core has a lane for `fdatasync`, a few for cold reads, one for what only
-//! computes, one for what may take minutes (recovering a log), one
-//! for what may take hours (copying one), one for the rest (unlink) and one for name lookups, so that a slow disk does
-//! not hold up a cold read, nor a dead name server either. A lane is one thread, started when first used and free to
-//! run on any CPU of the process. Jobs of a lane run in the order in which they were given. A job runs to its end even where nobody
-//! waits for it any more; at the end of its core all lanes are emptied but for the last, which is left behind.
+//! Each core has a lane for `fdatasync`, a few for cold reads, one for what only computes, one for what may take minutes
+//! (recovering a log), one for what may take hours (copying one), one for the rest (unlink) and one for name lookups, so
+//! that a slow disk holds up neither a cold read nor an answer, nor a dead name server either. A lane is one thread, started
+//! when first used and free to run on any CPU of the process. Jobs of a lane run in the order in which they were given. A
+//! job runs to its end even where nobody waits for it any more; at the end of its core all lanes are emptied but for the
+//! last, which is left behind.
 
 use crate::channel::{Dropped, Receiver, Sender, mailbox, reply};
 use crate::limits::READ_LANES;

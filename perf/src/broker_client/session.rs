@@ -22,7 +22,7 @@ impl FetchSession {
         topic: &str,
         offsets: &[i64],
         response_bytes: i32,
-        mut take: impl FnMut(usize, i64, &[u8]) -> io::Result<()>,
+        take: impl FnMut(usize, i64, &[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         broker.ask(self.request(topic, offsets, response_bytes))?;
         self.told = offsets.to_vec();
@@ -33,23 +33,8 @@ impl FetchSession {
             return Err(bad(&format!("session {id}: error {error}")));
         }
         (self.id, self.epoch) = (id, self.epoch + 1);
-        for _ in 0..fields.count()? {
-            fields.skip_string()?;
-            for _ in 0..fields.count()? {
-                let (index, error) = (fields.number::<4>()?, fields.number::<2>()?);
-                let high_watermark = fields.number::<8>()?;
-                fields.bytes(16)?;
-                let aborted = fields.count()?;
-                fields.bytes(16 * aborted + 4)?;
-                let length = fields.count()?;
-                let batches = fields.bytes(length)?;
-                if error != 0 {
-                    return Err(bad(&format!("partition {index}: error {error}")));
-                }
-                take(index as usize, high_watermark, batches)?;
-            }
-        }
-        Ok(())
+        // The last stable offset and the log start, and after the aborted transactions the preferred replica.
+        fields.fetched(16, 4, take)
     }
 
     fn request(&self, topic: &str, offsets: &[i64], response_bytes: i32) -> Request {

@@ -1,5 +1,7 @@
 //! What is told of each measurement, in the columns of a table and in JSON.
 
+use std::fmt::{self, Write as _};
+
 use serde_json::{Map, Value};
 
 use super::spread::Spread;
@@ -14,6 +16,29 @@ pub(crate) struct Quantity<T> {
     pub(crate) decimals: usize,
     /// Reads it.
     pub(crate) of: fn(&T) -> f64,
+}
+
+impl<T> Quantity<T> {
+    /// One of this name in JSON and in a table, with so many digits there.
+    pub(crate) const fn new(
+        key: &'static str,
+        title: &'static str,
+        decimals: usize,
+        of: fn(&T) -> f64,
+    ) -> Quantity<T> {
+        Quantity { key, title, decimals, of }
+    }
+}
+
+/// A table with a line for each quantity: its spread over the rounds.
+pub(crate) fn write_rounds<T>(text: &mut String, quantities: &[Quantity<T>], rounds: &[T]) -> fmt::Result {
+    writeln!(text, "{} rounds: median (least–most)\n\n| | |\n|---|---|", rounds.len())?;
+    for quantity in quantities {
+        if let Some(spread) = Spread::of(rounds.iter().map(quantity.of)) {
+            writeln!(text, "| {} | {} |", quantity.title, spread.text(quantity.decimals))?;
+        }
+    }
+    Ok(())
 }
 
 /// The first two lines of a table whose first columns are these.

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use crate::many_topics::ManyTopics;
 use crate::measure::cpu::Cost;
 use crate::measure::goal::{Goal, goals_json, write_goals};
-use crate::measure::quantity::{Quantity, spreads, values};
-use crate::measure::spread::Spread;
+use crate::measure::quantity::{Quantity, spreads, values, write_rounds};
 use crate::measure::target::Target;
 use crate::measure::writable::FirstWrites;
 use crate::peers::small_source::SourceKind;
@@ -126,15 +125,10 @@ impl Report {
     }
 
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        let (rounds, source) = (self.rounds.len(), self.source.title());
+        let source = self.source.title();
         let (topics, partitions) = (self.topics.topics(), self.topics.places().len());
         writeln!(text, "{topics} topics, {partitions} partitions, mirrored from {source}, which is killed.")?;
-        writeln!(text, "{rounds} rounds: median (least–most)\n\n| | |\n|---|---|")?;
-        for quantity in &QUANTITIES {
-            if let Some(spread) = Spread::of(self.rounds.iter().map(quantity.of)) {
-                writeln!(text, "| {} | {} |", quantity.title, spread.text(quantity.decimals))?;
-            }
-        }
+        write_rounds(text, &QUANTITIES, &self.rounds)?;
         write_goals(text, &GOALS, &self.rounds)
     }
 

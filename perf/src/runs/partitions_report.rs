@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use super::partitions::Held;
 use crate::many_topics::ManyTopics;
 use crate::measure::goal::{Goal, goals_json, write_goals};
-use crate::measure::quantity::{Quantity, spreads, values};
-use crate::measure::spread::Spread;
+use crate::measure::quantity::{Quantity, spreads, values, write_rounds};
 use crate::measure::target::Target;
 
 /// A start.
@@ -77,37 +76,32 @@ impl Memory {
     }
 }
 
-const fn quantity(
-    key: &'static str,
-    title: &'static str,
-    decimals: usize,
-    of: fn(&Round) -> f64,
-) -> Quantity<Round> {
-    Quantity { key, title, decimals, of }
-}
-
 const QUANTITIES: [Quantity<Round>; 19] = [
-    quantity("creating_seconds", "made in, s", 1, |r| seconds(r.creating)),
-    quantity("bytes_per_partition", "memory, bytes for each of the second half", 0, |r| r.memory.slope()),
-    quantity("slab_per_partition", "the kernel's, the same", 0, |r| r.memory.slab_slope()),
-    quantity("empty_megabytes", "memory without partitions, MB", 1, |r| r.memory.empty.resident / 1e6),
-    quantity("megabytes", "with all, MB", 1, |r| r.memory.all.resident / 1e6),
-    quantity("descriptors", "open files", 0, |r| r.descriptors as f64),
-    quantity("one_topic_ms", "metadata of one topic, ms", 2, |r| seconds(r.one) * 1e3),
-    quantity("all_topics_ms", "metadata of all, ms", 1, |r| seconds(r.everything) * 1e3),
-    quantity("held_up_ms", "the longest that others waited meanwhile, ms", 2, |r| seconds(r.held_up) * 1e3),
-    quantity("stop_seconds", "clean stop, s", 2, |r| seconds(r.stopping)),
-    quantity("serving_seconds", "start after it, to serving, s", 2, |r| seconds(r.after_stop.serving)),
-    quantity("led_seconds", "the same to all partitions, s", 2, |r| seconds(r.after_stop.led)),
-    quantity("start_cpu_seconds", "the same, CPU-s", 2, |r| r.after_stop.cpu_seconds),
-    quantity("start_megabytes", "memory then, MB", 1, |r| r.after_stop.memory / 1e6),
-    quantity("killed_serving_seconds", "start after SIGKILL, to serving, s", 2, |r| {
+    Quantity::new("creating_seconds", "made in, s", 1, |r| seconds(r.creating)),
+    Quantity::new("bytes_per_partition", "memory, bytes for each of the second half", 0, |r| {
+        r.memory.slope()
+    }),
+    Quantity::new("slab_per_partition", "the kernel's, the same", 0, |r| r.memory.slab_slope()),
+    Quantity::new("empty_megabytes", "memory without partitions, MB", 1, |r| r.memory.empty.resident / 1e6),
+    Quantity::new("megabytes", "with all, MB", 1, |r| r.memory.all.resident / 1e6),
+    Quantity::new("descriptors", "open files", 0, |r| r.descriptors as f64),
+    Quantity::new("one_topic_ms", "metadata of one topic, ms", 2, |r| seconds(r.one) * 1e3),
+    Quantity::new("all_topics_ms", "metadata of all, ms", 1, |r| seconds(r.everything) * 1e3),
+    Quantity::new("held_up_ms", "the longest that others waited meanwhile, ms", 2, |r| {
+        seconds(r.held_up) * 1e3
+    }),
+    Quantity::new("stop_seconds", "clean stop, s", 2, |r| seconds(r.stopping)),
+    Quantity::new("serving_seconds", "start after it, to serving, s", 2, |r| seconds(r.after_stop.serving)),
+    Quantity::new("led_seconds", "the same to all partitions, s", 2, |r| seconds(r.after_stop.led)),
+    Quantity::new("start_cpu_seconds", "the same, CPU-s", 2, |r| r.after_stop.cpu_seconds),
+    Quantity::new("start_megabytes", "memory then, MB", 1, |r| r.after_stop.memory / 1e6),
+    Quantity::new("killed_serving_seconds", "start after SIGKILL, to serving, s", 2, |r| {
         seconds(r.after_kill.serving)
     }),
-    quantity("killed_led_seconds", "the same to all partitions, s", 2, |r| seconds(r.after_kill.led)),
-    quantity("killed_cpu_seconds", "the same, CPU-s", 2, |r| r.after_kill.cpu_seconds),
-    quantity("others_cores", "others' cores, after a stop", 2, |r| r.after_stop.others_cores),
-    quantity("killed_others_cores", "others' cores, after SIGKILL", 2, |r| r.after_kill.others_cores),
+    Quantity::new("killed_led_seconds", "the same to all partitions, s", 2, |r| seconds(r.after_kill.led)),
+    Quantity::new("killed_cpu_seconds", "the same, CPU-s", 2, |r| r.after_kill.cpu_seconds),
+    Quantity::new("others_cores", "others' cores, after a stop", 2, |r| r.after_stop.others_cores),
+    Quantity::new("killed_others_cores", "others' cores, after SIGKILL", 2, |r| r.after_kill.others_cores),
 ];
 
 const GOALS: [Goal<Round>; 4] = [
@@ -166,12 +160,7 @@ impl Report {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         let (topics, partitions) = (self.topics.topics(), self.topics.places().len());
         writeln!(text, "{topics} topics, {partitions} empty partitions on one node.")?;
-        writeln!(text, "{} rounds: median (least–most)\n\n| | |\n|---|---|", self.rounds.len())?;
-        for quantity in &QUANTITIES {
-            if let Some(spread) = Spread::of(self.rounds.iter().map(quantity.of)) {
-                writeln!(text, "| {} | {} |", quantity.title, spread.text(quantity.decimals))?;
-            }
-        }
+        write_rounds(text, &QUANTITIES, &self.rounds)?;
         write_goals(text, &GOALS, &self.rounds)
     }
 

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use crate::batch::{Writer, batch};
 use crate::many_topics::{ManyTopics, RECORDS, VALUE};
 use crate::measure::goal::{Goal, goals_json, write_goals};
-use crate::measure::quantity::{Quantity, spreads, values};
-use crate::measure::spread::Spread;
+use crate::measure::quantity::{Quantity, spreads, values, write_rounds};
 use crate::measure::target::Target;
 use crate::peers::small_source::SourceKind;
 
@@ -61,38 +60,35 @@ pub(crate) struct Report {
     pub(crate) rounds: Vec<Round>,
 }
 
-const fn quantity(
-    key: &'static str,
-    title: &'static str,
-    decimals: usize,
-    of: fn(&Round) -> f64,
-) -> Quantity<Round> {
-    Quantity { key, title, decimals, of }
-}
-
 const QUANTITIES: [Quantity<Round>; 14] = [
-    quantity("stop_after_copy_seconds", "stop after the copy, s", 2, |r| seconds(r.stop_after_copy.took)),
-    quantity("stop_after_copy_cpu_seconds", "the same, CPU-s", 2, |r| r.stop_after_copy.cpu_seconds),
-    quantity("stop_at_rest_seconds", "stop at rest, s", 2, |r| seconds(r.stop_at_rest.took)),
-    quantity("stop_at_rest_cpu_seconds", "the same, CPU-s", 2, |r| r.stop_at_rest.cpu_seconds),
-    quantity("serving_seconds", "start after a stop, to serving, s", 2, |r| seconds(r.after_stop.serving)),
-    quantity("mirroring_seconds", "the same to all MIRRORING, s", 2, |r| seconds(r.after_stop.mirroring)),
-    quantity("start_cpu_seconds", "the same, CPU-s", 2, |r| r.after_stop.cpu_seconds),
-    quantity("bytes_per_partition", "bytes from the source for a partition", 0, |r| {
+    Quantity::new("stop_after_copy_seconds", "stop after the copy, s", 2, |r| {
+        seconds(r.stop_after_copy.took)
+    }),
+    Quantity::new("stop_after_copy_cpu_seconds", "the same, CPU-s", 2, |r| r.stop_after_copy.cpu_seconds),
+    Quantity::new("stop_at_rest_seconds", "stop at rest, s", 2, |r| seconds(r.stop_at_rest.took)),
+    Quantity::new("stop_at_rest_cpu_seconds", "the same, CPU-s", 2, |r| r.stop_at_rest.cpu_seconds),
+    Quantity::new("serving_seconds", "start after a stop, to serving, s", 2, |r| {
+        seconds(r.after_stop.serving)
+    }),
+    Quantity::new("mirroring_seconds", "the same to all MIRRORING, s", 2, |r| {
+        seconds(r.after_stop.mirroring)
+    }),
+    Quantity::new("start_cpu_seconds", "the same, CPU-s", 2, |r| r.after_stop.cpu_seconds),
+    Quantity::new("bytes_per_partition", "bytes from the source for a partition", 0, |r| {
         r.after_stop.bytes_per_partition
     }),
-    quantity("killed_serving_seconds", "start after SIGKILL, to serving, s", 2, |r| {
+    Quantity::new("killed_serving_seconds", "start after SIGKILL, to serving, s", 2, |r| {
         seconds(r.after_kill.serving)
     }),
-    quantity("killed_mirroring_seconds", "the same to all MIRRORING, s", 2, |r| {
+    Quantity::new("killed_mirroring_seconds", "the same to all MIRRORING, s", 2, |r| {
         seconds(r.after_kill.mirroring)
     }),
-    quantity("killed_start_cpu_seconds", "the same, CPU-s", 2, |r| r.after_kill.cpu_seconds),
-    quantity("killed_bytes_per_partition", "bytes from the source for a partition", 0, |r| {
+    Quantity::new("killed_start_cpu_seconds", "the same, CPU-s", 2, |r| r.after_kill.cpu_seconds),
+    Quantity::new("killed_bytes_per_partition", "bytes from the source for a partition", 0, |r| {
         r.after_kill.bytes_per_partition
     }),
-    quantity("others_cores", "others' cores, after a stop", 2, |r| r.after_stop.others_cores),
-    quantity("killed_others_cores", "others' cores, after SIGKILL", 2, |r| r.after_kill.others_cores),
+    Quantity::new("others_cores", "others' cores, after a stop", 2, |r| r.after_stop.others_cores),
+    Quantity::new("killed_others_cores", "others' cores, after SIGKILL", 2, |r| r.after_kill.others_cores),
 ];
 
 fn seconds(duration: Duration) -> f64 {
@@ -163,15 +159,10 @@ impl Report {
     }
 
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        let (rounds, source) = (self.rounds.len(), self.source.title());
+        let source = self.source.title();
         let (topics, partitions) = (self.topics.topics(), self.topics.places().len());
         writeln!(text, "{topics} topics, {partitions} partitions, mirrored from {source} and at rest.")?;
-        writeln!(text, "{rounds} rounds: median (least–most)\n\n| | |\n|---|---|")?;
-        for quantity in &QUANTITIES {
-            if let Some(spread) = Spread::of(self.rounds.iter().map(quantity.of)) {
-                writeln!(text, "| {} | {} |", quantity.title, spread.text(quantity.decimals))?;
-            }
-        }
+        write_rounds(text, &QUANTITIES, &self.rounds)?;
         write_goals(text, &goals(batch_bytes()), &self.rounds)
     }
 
