@@ -38,7 +38,8 @@ mod mirroring;
 /// The partitions of one core.
 #[derive(Debug)]
 pub struct Partitions {
-    replicas: HashMap<TopicIdPartition, Replica>,
+    /// Each in its own place: a table that held them would be half empty, and copied whole whenever it grows.
+    replicas: HashMap<TopicIdPartition, Box<Replica>>,
     interests: Interests<Flag>,
     cold_reads: ColdReads,
     waiting: Waiting<WaitingProduce>,
@@ -76,17 +77,17 @@ impl Partitions {
 
     /// The replica of a partition.
     pub fn get(&self, partition: TopicIdPartition) -> Option<&Replica> {
-        self.replicas.get(&partition)
+        self.replicas.get(&partition).map(Box::as_ref)
     }
 
     /// The replica of a partition, to be changed. Call `news_of` after a change that readers can see.
     pub fn get_mut(&mut self, partition: TopicIdPartition) -> Option<&mut Replica> {
-        self.replicas.get_mut(&partition)
+        self.replicas.get_mut(&partition).map(Box::as_mut)
     }
 
     /// Every replica.
-    pub fn iter(&self) -> impl Iterator<Item = &Replica> {
-        self.replicas.values()
+    pub fn iter(&self) -> impl Iterator<Item = &Replica> + Clone {
+        self.replicas.values().map(Box::as_ref)
     }
 
     /// How many replicas there are.
@@ -117,7 +118,7 @@ impl Partitions {
             // What a crash left behind is promised, and seen, once it is on the disk for certain.
             self.dirty.insert(partition);
         }
-        self.replicas.insert(partition, replica);
+        self.replicas.insert(partition, Box::new(replica));
         self.news_of(partition);
     }
 
@@ -128,7 +129,7 @@ impl Partitions {
         for watcher in replica.watchers() {
             wake(self.interests.has_news(*watcher));
         }
-        Some(replica)
+        Some(*replica)
     }
 
     /// Gives every replica up for good: what waits fails, and none is taken in any more.

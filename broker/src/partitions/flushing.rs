@@ -80,7 +80,7 @@ impl Partitions {
     /// `share` is how much is not too much on this core.
     pub fn background_flush_due(&self, now: Timestamp, share: u64) -> Vec<TopicIdPartition> {
         let unflushed = |replica: &&Replica| replica.log().unflushed_bytes();
-        let replicas = self.replicas.values();
+        let replicas = self.iter();
         if replicas.clone().map(|replica| unflushed(&replica)).sum::<u64>() >= share {
             return replicas.filter(|replica| unflushed(replica) > 0).map(Replica::partition).collect();
         }
