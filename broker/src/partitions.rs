@@ -9,6 +9,7 @@
 //! * a produce request that waits here is answered by its high watermark, its failure or its deadline;
 //! * a log has one flush in flight at most, and is in `flushing` until it has ended, whatever becomes of
 //!   the replica meanwhile;
+//! * a replica that is not clean is in `unflushed`, until the next look finds it clean;
 //! * once closed, there is no replica any more and none comes.
 
 use std::collections::{HashMap, HashSet};
@@ -44,6 +45,8 @@ pub struct Partitions {
     cold_reads: ColdReads,
     waiting: Waiting<WaitingProduce>,
     dirty: HashSet<TopicIdPartition>,
+    /// At least those of which something is not on the disk: so that few of very many are gone through.
+    unflushed: HashSet<TopicIdPartition>,
     flushing: HashSet<TopicIdPartition>,
     is_closed: bool,
     removals: Vec<Removal>,
@@ -59,6 +62,7 @@ impl Default for Partitions {
             cold_reads: ColdReads::default(),
             waiting: Waiting::new(limits::WAITING_PRODUCES_PER_CORE),
             dirty: HashSet::new(),
+            unflushed: HashSet::new(),
             flushing: HashSet::new(),
             is_closed: false,
             removals: Vec::new(),
@@ -82,11 +86,13 @@ impl Partitions {
 
     /// The replica of a partition, to be changed. Call `news_of` after a change that readers can see.
     pub fn get_mut(&mut self, partition: TopicIdPartition) -> Option<&mut Replica> {
-        self.replicas.get_mut(&partition).map(Box::as_mut)
+        let replica = self.replicas.get_mut(&partition)?;
+        self.unflushed.insert(partition);
+        Some(replica)
     }
 
     /// Every replica.
-    pub fn iter(&self) -> impl Iterator<Item = &Replica> + Clone {
+    pub fn iter(&self) -> impl Iterator<Item = &Replica> {
         self.replicas.values().map(Box::as_ref)
     }
 
@@ -118,6 +124,7 @@ impl Partitions {
             // What a crash left behind is promised, and seen, once it is on the disk for certain.
             self.dirty.insert(partition);
         }
+        self.unflushed.insert(partition);
         self.replicas.insert(partition, Box::new(replica));
         self.news_of(partition);
     }

@@ -40,6 +40,7 @@ impl Partitions {
         let before = replica.log().start();
         let changed = change(replica);
         self.removals.extend(replica.take_removals());
+        self.unflushed.insert(partition);
         if replica.log().start() != before {
             self.news_of(partition);
         }

@@ -69,6 +69,7 @@ impl Partitions {
     pub(super) fn note_appended(&mut self, partition: TopicIdPartition, now: Timestamp) {
         let Some(replica) = self.replicas.get_mut(&partition) else { return };
         replica.note_unflushed(now);
+        self.unflushed.insert(partition);
         if replica.waits_for_flush() || replica.has_many_unflushed() {
             self.dirty.insert(partition);
         }
@@ -78,9 +79,11 @@ impl Partitions {
     /// does not make us read too much again, all while that is much, else a few of those whose epochs alone are not
     /// on the disk, since what was promised of them is.
     /// `share` is how much is not too much on this core.
-    pub fn background_flush_due(&self, now: Timestamp, share: u64) -> Vec<TopicIdPartition> {
+    pub fn background_flush_due(&mut self, now: Timestamp, share: u64) -> Vec<TopicIdPartition> {
+        let replicas = &self.replicas;
+        self.unflushed.retain(|partition| replicas.get(partition).is_some_and(|replica| !replica.is_clean()));
+        let replicas = self.unflushed.iter().filter_map(|partition| replicas.get(partition).map(Box::as_ref));
         let unflushed = |replica: &&Replica| replica.log().unflushed_bytes();
-        let replicas = self.iter();
         if replicas.clone().map(|replica| unflushed(&replica)).sum::<u64>() >= share {
             return replicas.filter(|replica| unflushed(replica) > 0).map(Replica::partition).collect();
         }

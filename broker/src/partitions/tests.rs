@@ -136,6 +136,19 @@ fn a_topic_is_flushed_after_a_time_though_nobody_waits() {
     assert_eq!(world.partitions.background_flush_due(late, u64::MAX), []);
     world.run(vec![(world.partition(0), job)]);
     assert_eq!(world.partitions.background_flush_due(Timestamp(i64::MAX), u64::MAX), []);
+    world.produce(0, Acks::All);
+    assert_eq!(world.partitions.background_flush_due(late, u64::MAX), [world.partition(0)], "again");
+}
+
+#[test]
+fn a_replica_that_comes_back_unflushed_is_flushed_in_the_background() {
+    let mut world = World::flushed_after(i64::MAX, 50);
+    world.lead(0, ALONE);
+    world.produce(0, Acks::All);
+    let replica = world.partitions.remove(world.partition(0), ErrorCode::NONE).expect("it is led");
+    assert_eq!(world.partitions.background_flush_due(NOW, 1), [], "it is gone");
+    world.partitions.insert(replica);
+    assert_eq!(world.partitions.background_flush_due(NOW, 1), [world.partition(0)]);
 }
 
 #[test]

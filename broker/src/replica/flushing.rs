@@ -51,6 +51,12 @@ impl Replica {
         self.log.end().0.saturating_sub(self.log.flushed_to().0) >= self.rules.flush_messages
     }
 
+    /// True where all is on the disk, and a crash now would leave nothing to read again.
+    pub fn is_clean(&self) -> bool {
+        let log = &self.log;
+        self.unflushed_since.is_none() && log.unflushed_bytes() == 0 && log.recovery_point() >= log.flushed_to()
+    }
+
     /// True where records are unflushed for so long that the topic asks for a flush (`flush.ms`).
     pub fn is_unflushed_for_long(&self, now: Timestamp) -> bool {
         let age = |since: Timestamp| now.0.saturating_sub(since.0);
