@@ -49,7 +49,7 @@ pub(crate) fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(LoneCore) 
         let core = Core::new(CoreId(0), node, vec![peer], Placement::new(vec![CoreId(0)]));
         core.start(inbox);
         let disk = WatchedDisk::default();
-        let dir = LogDir::open(Arc::new(disk.clone()), logs, Descriptors::new(10_000)).expect("it is new");
+        let dir = LogDir::open(disk.disk(), logs, Descriptors::new(10_000)).expect("it is new");
         test(LoneCore { core, disk, dir }).await;
     });
     core.expect("a core").join();

@@ -1,15 +1,18 @@
-//! The machine's disk under the eyes of a test: it counts writes of batches and syncs of its file
-//! system, and can be full.
+//! The machine's disk as this crate's tests watch it: they count writes of batches and syncs of its file system, let
+//! it be full, hold it up and let it have forgotten files.
 
-use std::fs::File;
-use std::io::{self, IoSlice};
-use std::path::Path;
+#[path = "../../storage/log/tests/log/watched_disk.rs"]
+mod double;
+
+use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tarn_log::disk::{DiskLock, Entry, Open};
-use tarn_log::{Disk, DiskFile, FileSystem, Reach, RealDisk};
+use tarn_log::disk::Open;
+use tarn_log::{Disk, Reach, ReadFrom};
 use tarn_runtime::channel::Flag;
+
+use double::{Synced, Watch};
 
 /// The system's number for a table of open files that is full, which passes.
 const EMFILE: i32 = 24;
@@ -59,6 +62,11 @@ impl Default for WatchedDisk {
 }
 
 impl WatchedDisk {
+    /// The disk to open a log directory on.
+    pub(crate) fn disk(&self) -> Arc<dyn Disk> {
+        Arc::new(double::WatchedDisk(self.0.clone()))
+    }
+
     /// How often the file system was synced as a whole.
     pub(crate) fn syncs(&self) -> usize {
         self.0.syncs.load(Ordering::SeqCst)
@@ -101,122 +109,55 @@ impl WatchedDisk {
         cold.until.raise();
         *self.0.cold.lock().expect("nobody panicked") = Some(cold);
     }
+}
 
+impl Watched {
     fn cold(&self, path: &str) -> Option<Cold> {
-        let cold = self.0.cold.lock().expect("nobody panicked").clone();
+        let cold = self.cold.lock().expect("nobody panicked").clone();
         cold.filter(|cold| path.contains(cold.path_part))
     }
 }
 
-impl FileSystem for WatchedDisk {
-    fn sync(&self) -> io::Result<Reach> {
-        self.0.syncs.fetch_add(1, Ordering::SeqCst);
-        Ok(Reach::All)
-    }
-}
-
-#[derive(Debug)]
-struct WatchedFile {
-    file: Arc<dyn DiskFile>,
-    path: String,
-    is_log: bool,
-    disk: WatchedDisk,
-}
-
-impl DiskFile for WatchedFile {
-    fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()> {
-        self.disk.0.log_writes.fetch_add(usize::from(self.is_log), Ordering::SeqCst);
-        if self.disk.0.room.fetch_sub(1, Ordering::SeqCst) <= 0 {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.file.write_at(parts, position)
-    }
-
-    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
-        if let Some(cold) = self.disk.cold(&self.path) {
-            cold.until.raised_blocking();
-            if cold.is_broken {
-                return Err(io::Error::other("the disk is broken"));
-            }
-        }
-        self.file.read_at(buf, position)
-    }
-
-    fn read_cached_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
-        match self.disk.cold(&self.path) {
-            Some(cold) if cold.is_broken || !cold.until.is_raised() => Err(io::ErrorKind::WouldBlock.into()),
-            _ => self.file.read_at(buf, position),
-        }
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        if self.disk.0.file_syncs.fetch_sub(1, Ordering::SeqCst) <= 0 {
-            return Err(io::Error::from_raw_os_error(EMFILE));
-        }
-        self.file.sync_data()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn file(&self) -> Option<Arc<File>> {
-        self.file.file()
-    }
-}
-
-impl Disk for WatchedDisk {
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
-        let is_log = path.extension().is_some_and(|kind| kind == "log");
-        let held = self.0.held.lock().expect("nobody panicked").clone();
+impl Watch for Watched {
+    fn opens(&self, _: &str, how: Open, _: ReadFrom) -> io::Result<()> {
+        let held = self.held.lock().expect("nobody panicked").clone();
         if let Some(go_on) = held.filter(|go_on| how == Open::Create && !go_on.is_raised()) {
             go_on.raised_blocking();
         }
-        let (file, path) = (RealDisk.open(path, how)?, path.to_string_lossy().into_owned());
-        Ok(Arc::new(WatchedFile { file, path, is_log, disk: self.clone() }))
+        Ok(())
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.rename(from, to)
+    fn reads(&self, path: &str, from: ReadFrom) -> io::Result<()> {
+        match (self.cold(path), from) {
+            (Some(cold), ReadFrom::Memory) if cold.is_broken || !cold.until.is_raised() => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            (Some(cold), ReadFrom::Disk) => {
+                cold.until.raised_blocking();
+                if cold.is_broken { Err(io::Error::other("the disk is broken")) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
     }
 
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove_file(path)
+    fn finds_room(&self, path: &str) -> Option<usize> {
+        self.log_writes.fetch_add(usize::from(path.ends_with(".log")), Ordering::SeqCst);
+        (self.room.fetch_sub(1, Ordering::SeqCst) <= 0).then_some(0)
     }
 
-    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove_dir_all(path)
+    fn syncs(&self, synced: Synced) -> io::Result<()> {
+        if synced == Synced::File && self.file_syncs.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            return Err(io::Error::from_raw_os_error(EMFILE));
+        }
+        Ok(())
     }
 
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_dir_all(path)
+    fn syncs_all(&self) -> io::Result<Reach> {
+        self.syncs.fetch_add(1, Ordering::SeqCst);
+        Ok(Reach::All)
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
-        RealDisk.list(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        RealDisk.sync_dir(path)
-    }
-
-    fn file_system(&self, _: &Path) -> io::Result<Arc<dyn FileSystem>> {
-        Ok(Arc::new(self.clone()))
-    }
-
-    fn exists(&self, path: &Path) -> bool {
-        RealDisk.exists(path)
-    }
-
-    fn available_bytes(&self, path: &Path) -> io::Result<u64> {
-        Ok(RealDisk.available_bytes(path)?.min(self.0.available.load(Ordering::SeqCst)))
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<DiskLock> {
-        RealDisk.lock(path)
+    fn says_free(&self, bytes: u64) -> u64 {
+        bytes.min(self.available.load(Ordering::SeqCst))
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn search(test: &str, length: Length, targets: fn() -> Vec<Target>) {
         search_here(test, length, targets());
         return;
     }
-    match search_in_child(test, PATIENCE_S) {
+    match search_in_child(test, length, PATIENCE_S) {
         Ok(told) => eprint!("{told}"),
         Err(fault) => panic!("{fault}"),
     }
@@ -59,12 +59,12 @@ pub(crate) fn must_be_found(test: &str, what: &str, targets: fn() -> Vec<Target>
         search_here(test, Length::Short, targets());
         return;
     }
-    let fault = search_in_child(test, 1).expect_err("no input finds it");
+    let fault = search_in_child(test, Length::Short, 1).expect_err("no input finds it");
     assert!(fault.contains(what), "{what:?} was found as {fault}");
     eprintln!("{fault}");
 }
 
-fn search_in_child(test: &str, patience_s: u64) -> Result<String, String> {
+fn search_in_child(test: &str, length: Length, patience_s: u64) -> Result<String, String> {
     let diary = tempfile::NamedTempFile::new().expect("there is room for a file");
     let binary = env::current_exe().expect("the test knows its binary");
     let Output { status, stderr, .. } = Command::new(binary)
@@ -85,7 +85,7 @@ fn search_in_child(test: &str, patience_s: u64) -> Result<String, String> {
             let entry =
                 Entry::read(diary.path()).ok_or_else(|| format!("{told}\n{what}, before any input"))?;
             let fault = Fault { what, input: entry.input, number: entry.number };
-            Err(format!("{told}\n{}", report(test, &entry.target, &fault, seed(Length::Short))))
+            Err(format!("{told}\n{}", report(test, &entry.target, &fault, length)))
         }
     }
 }
@@ -111,7 +111,7 @@ fn search_here(test: &str, length: Length, targets: Vec<Target>) {
         let began = Instant::now();
         let tally = target
             .search(stored, seed, inputs, &mut note)
-            .unwrap_or_else(|fault| panic!("{}", report(test, &target.name, &fault, seed)));
+            .unwrap_or_else(|fault| panic!("{}", report(test, &target.name, &fault, length)));
         say(&target.name, &tally, began.elapsed());
         all.inputs += tally.inputs;
     }
@@ -144,8 +144,11 @@ fn replay(test: &str, targets: &[Target], file: &Path, diary: &File) {
 }
 
 /// The fault, where its input is kept, and how to see it again.
-fn report(test: &str, target: &str, fault: &Fault, seed: u64) -> String {
+fn report(test: &str, target: &str, fault: &Fault, length: Length) -> String {
     let Fault { what, input, number } = fault;
+    let seed = seed(length);
+    // Without it the tests that take long are not run.
+    let long = if length == Length::Short { "" } else { " --long" };
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fuzz");
     let file = folder.join(format!("{target}-{:08x}", crc32c::crc32c(input)));
     let kept = fs::create_dir_all(&folder).and_then(|()| fs::write(&file, input));
@@ -153,8 +156,8 @@ fn report(test: &str, target: &str, fault: &Fault, seed: u64) -> String {
         kept.map_or_else(|error| format!("{} ({error})", file.display()), |()| file.display().to_string());
     format!(
         "{test}: {target}: {what}\ninput {number} of seed {seed}, {} bytes, kept in {file}\n\
-         replay: TARGET={target} INPUT={file} tests/run.sh fuzz::{test}\n\
-         or all before it: TARGET={target} SEED={seed} COUNT={number} tests/run.sh fuzz::{test}",
+         replay: TARGET={target} INPUT={file} tests/run.sh fuzz::{test}{long}\n\
+         or all before it: TARGET={target} SEED={seed} COUNT={number} tests/run.sh fuzz::{test}{long}",
         input.len(),
     )
 }

@@ -59,6 +59,24 @@ struct State {
     violation: Option<String>,
     rng: fastrand::Rng,
     syncs: u64,
+    /// Inodes that nothing names or has open.
+    unused: Vec<usize>,
+    damage: Damage,
+}
+
+/// What crashes and failed syncs did to writes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Damage {
+    /// Writes of which only a beginning is there.
+    pub(crate) cut_short: u64,
+    /// Writes with a sector of something else in them.
+    pub(crate) torn: u64,
+    /// Writes and changes of length of which nothing is there.
+    pub(crate) lost: u64,
+    /// Changes of names that are undone.
+    pub(crate) names_lost: u64,
+    /// Bits that are another in files whose content has a checksum.
+    pub(crate) bits_flipped: u64,
 }
 
 impl SimDisk {
@@ -74,6 +92,8 @@ impl SimDisk {
             violation: None,
             rng: fastrand::Rng::with_seed(seed),
             syncs: 0,
+            unused: Vec::new(),
+            damage: Damage::default(),
         };
         SimDisk { state: Arc::new(Mutex::new(state)) }
     }
@@ -129,17 +149,20 @@ impl SimDisk {
         self.lock().syncs
     }
 
-    /// The machine stops and starts again: what was not synced is lost in part, and the faults are gone.
-    pub(crate) fn crash(&self) {
+    /// The machine stops and starts again: what was not synced is lost in part, and the faults are gone. Returns what
+    /// was damaged since the last time.
+    pub(crate) fn crash(&self) -> Damage {
         let state = &mut *self.lock();
         state.boot += 1;
         state.faults = Faults::default();
         state.until_power_loss = None;
         state.power_lost = false;
         state.locked = false;
-        let State { names, inodes, rng, .. } = state;
-        names.crash(rng);
-        inodes.iter_mut().for_each(|inode| inode.crash(rng));
+        let State { names, inodes, rng, damage, .. } = state;
+        damage.names_lost += names.crash(rng);
+        inodes.iter_mut().for_each(|inode| inode.crash(rng, damage));
+        state.forget_unnamed();
+        std::mem::take(&mut state.damage)
     }
 
     /// The process stops and starts again, the machine does not.
@@ -185,6 +208,31 @@ impl State {
         Ok(Synced::Done)
     }
 
+    /// After a crash nobody has a file open: what has no name is gone.
+    fn forget_unnamed(&mut self) {
+        let mut is_named = vec![false; self.inodes.len()];
+        self.names.files().into_iter().for_each(|inode| is_named[inode] = true);
+        self.unused.clear();
+        for (inode, _) in is_named.iter().enumerate().filter(|(_, is_named)| !**is_named) {
+            self.inodes[inode] = Inode::new(Path::new(""));
+            self.unused.push(inode);
+        }
+    }
+
+    fn new_inode(&mut self, path: &Path) -> usize {
+        let inode = Inode::new(path);
+        match self.unused.pop() {
+            Some(number) => {
+                self.inodes[number] = inode;
+                number
+            }
+            None => {
+                self.inodes.push(inode);
+                self.inodes.len() - 1
+            }
+        }
+    }
+
     fn file(&self, path: &Path) -> io::Result<usize> {
         match self.names.find(path)? {
             Target::File(inode) => Ok(inode),
@@ -224,9 +272,8 @@ impl Disk for SimDisk {
                 if state.faults.full {
                     return Err(io::ErrorKind::StorageFull.into());
                 }
-                let inode = state.inodes.len();
+                let inode = state.new_inode(path);
                 state.names.link(path, Target::File(inode))?;
-                state.inodes.push(Inode::new(path));
                 inode
             }
             other => other?,
@@ -272,11 +319,12 @@ impl Disk for SimDisk {
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
         let state = self.lock();
         state.power()?;
-        let entry = |(name, target): (&String, &Target)| match *target {
-            Target::File(inode) => {
-                Entry { name: name.clone(), len: state.inodes[inode].bytes.len() as u64, is_dir: false }
-            }
-            Target::Dir(_) => Entry { name: name.clone(), len: 0, is_dir: true },
+        let entry = |(name, target): (&Arc<str>, &Target)| {
+            let (len, is_dir) = match *target {
+                Target::File(inode) => (state.inodes[inode].bytes.len() as u64, false),
+                Target::Dir(_) => (0, true),
+            };
+            Entry { name: name.to_string(), len, is_dir }
         };
         Ok(state.names.list(path)?.map(entry).collect())
     }
@@ -336,8 +384,8 @@ impl FileSystem for SimFileSystem {
                 Ok(Reach::All)
             }
             Synced::Failed => {
-                let State { inodes, rng, .. } = state;
-                inodes.iter_mut().for_each(|inode| inode.fail_sync(rng));
+                let State { inodes, rng, damage, .. } = state;
+                inodes.iter_mut().for_each(|inode| inode.fail_sync(rng, damage));
                 // A full one is told by the files, one by one, as the real disk has it.
                 Err(io::Error::other("the disk failed to sync"))
             }

@@ -50,7 +50,22 @@ pub(crate) struct Schedule<E> {
     now_ms: i64,
     scheduled: u64,
     queue: BinaryHeap<Reverse<Entry<E>>>,
-    tally: BTreeMap<&'static str, u64>,
+    tally: Tally,
+}
+
+/// How often things happened.
+#[derive(Debug, Default)]
+struct Tally(Vec<(&'static str, u64)>);
+
+impl Tally {
+    fn count(&mut self, what: &'static str, times: u64) {
+        // A name is mostly the same text at the same address: only what is new here is compared as a text.
+        let at = self.0.iter().position(|&(known, _)| std::ptr::eq(known, what));
+        match at.or_else(|| self.0.iter().position(|&(known, _)| known == what)) {
+            Some(at) => self.0[at].1 += times,
+            None => self.0.push((what, times)),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -82,7 +97,7 @@ impl<E> Ord for Entry<E> {
 
 impl<E> Schedule<E> {
     fn new() -> Schedule<E> {
-        Schedule { now_ms: 0, scheduled: 0, queue: BinaryHeap::new(), tally: BTreeMap::new() }
+        Schedule { now_ms: 0, scheduled: 0, queue: BinaryHeap::new(), tally: Tally::default() }
     }
 
     /// The virtual time.
@@ -104,13 +119,13 @@ impl<E> Schedule<E> {
 
     /// Counts something for the table.
     pub(crate) fn tally(&mut self, what: &'static str) {
-        *self.tally.entry(what).or_default() += 1;
+        self.tally.count(what, 1);
     }
 
     /// Counts something that has happened so often.
     pub(crate) fn tally_many(&mut self, what: &'static str, times: u64) {
         if times > 0 {
-            *self.tally.entry(what).or_default() += times;
+            self.tally.count(what, times);
         }
     }
 
@@ -190,7 +205,7 @@ pub(crate) fn run<W: World>(seed: u64, events: u64, broken: W::Broken, show: Sho
     };
     let shown = |(at_ms, event): &(i64, W::Event)| format!("{at_ms:>9} ms  {event:?}");
     let last_events = if violation.is_some() { recent.iter().map(shown).collect() } else { VecDeque::new() };
-    let (virtual_ms, tally) = (schedule.now_ms, schedule.tally);
+    let (virtual_ms, tally) = (schedule.now_ms, schedule.tally.0.into_iter().collect());
     History { seed, events: happened, virtual_ms, trace, tally, violation, last_events }
 }
 
@@ -263,10 +278,11 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hours = self.virtual_ms as f64 / 3_600_000.0;
         writeln!(f, "{} seeds, {} events, {hours:.1} virtual hours", self.seeds, self.events)?;
-        writeln!(f, "{:>10} {:>10}", "in all", "least of a block")?;
+        writeln!(f, "{:>10} {:>10} {:>16}", "in all", "for a seed", "least of a block")?;
         self.tally.iter().try_for_each(|(what, count)| {
             let least = self.least.get(what).map(u64::to_string).unwrap_or_default();
-            writeln!(f, "{count:>10} {least:>10}  {what}")
+            let for_a_seed = *count as f64 / self.seeds.max(1) as f64;
+            writeln!(f, "{count:>10} {for_a_seed:>10.2} {least:>16}  {what}")
         })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tarn_log::disk::DiskFile;
 
-use super::{SimDisk, State, Synced, disk_failed};
+use super::{Damage, SimDisk, State, Synced, disk_failed};
 
 /// A crash keeps or loses whole sectors, but for one that it may tear.
 const SECTOR_BYTES: usize = 512;
@@ -78,22 +78,23 @@ impl Inode {
     }
 
     /// What was to be synced is lost or not, each write for itself; readers do not notice yet.
-    pub(super) fn fail_sync(&mut self, rng: &mut fastrand::Rng) {
+    pub(super) fn fail_sync(&mut self, rng: &mut fastrand::Rng, damage: &mut Damage) {
         for pending in self.pending.drain(..) {
-            pending.apply_in_part(&mut self.durable, rng);
+            pending.apply_in_part(&mut self.durable, rng, damage);
         }
         self.diverged = true;
     }
 
-    pub(super) fn crash(&mut self, rng: &mut fastrand::Rng) {
+    pub(super) fn crash(&mut self, rng: &mut fastrand::Rng, damage: &mut Damage) {
         self.written = None;
         if !self.pending.is_empty() || self.diverged {
-            self.fail_sync(rng);
+            self.fail_sync(rng, damage);
             self.bytes.clone_from(&self.durable);
             self.diverged = false;
         }
         if self.is_guarded && !self.durable.is_empty() && rng.u8(..FLIPPED_ONE_IN) == 0 {
             let at = rng.usize(..self.durable.len());
+            damage.bits_flipped += 1;
             self.durable[at] ^= 1 << rng.u32(..8);
             self.bytes[at] = self.durable[at];
         }
@@ -108,20 +109,23 @@ impl Pending {
         }
     }
 
-    fn apply_in_part(self, durable: &mut Vec<u8>, rng: &mut fastrand::Rng) {
+    fn apply_in_part(self, durable: &mut Vec<u8>, rng: &mut fastrand::Rng, damage: &mut Damage) {
         match (rng.u8(..8), self) {
             (0..3, all) => all.apply(durable),
             (3..5, Pending::Write { position, mut bytes }) => {
-                bytes.truncate(rng.usize(..=bytes.len()));
+                let kept = rng.usize(..=bytes.len());
+                damage.cut_short += u64::from(kept < bytes.len());
+                bytes.truncate(kept);
                 write(durable, position, &bytes);
             }
             (5, Pending::Write { position, mut bytes }) => {
+                damage.torn += 1;
                 let torn = rng.usize(..bytes.len().max(1)) / SECTOR_BYTES * SECTOR_BYTES;
                 let end = bytes.len().min(torn + SECTOR_BYTES);
                 bytes[torn.min(end)..end].fill_with(|| rng.u8(..));
                 write(durable, position, &bytes);
             }
-            _ => {}
+            _ => damage.lost += 1,
         }
     }
 }
@@ -206,12 +210,13 @@ impl DiskFile for SimFile {
     fn sync_data(&self) -> io::Result<()> {
         self.with(|state| {
             let synced = state.sync()?;
-            let inode = &mut state.inodes[self.inode];
+            let State { inodes, rng, damage, .. } = &mut *state;
+            let inode = &mut inodes[self.inode];
             match synced {
                 Synced::Done => inode.sync(),
                 Synced::Lied => {}
                 Synced::Failed => {
-                    inode.fail_sync(&mut state.rng);
+                    inode.fail_sync(rng, damage);
                     return Err(disk_failed(&mut state.rng));
                 }
             }

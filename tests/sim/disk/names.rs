@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Component, Path};
+use std::path::Path;
+use std::sync::Arc;
 
 /// All directories, the root first. One that was removed stays here without a name.
 #[derive(Debug)]
@@ -19,16 +20,16 @@ pub(super) enum Target {
 
 #[derive(Debug, Default)]
 struct Dir {
-    now: BTreeMap<String, Target>,
-    durable: BTreeMap<String, Target>,
+    now: BTreeMap<Arc<str>, Target>,
+    durable: BTreeMap<Arc<str>, Target>,
     pending: Vec<Change>,
 }
 
 #[derive(Debug)]
 enum Change {
-    Link(String, Target),
-    Unlink(String),
-    Rename(String, String),
+    Link(Arc<str>, Target),
+    Unlink(Arc<str>),
+    Rename(Arc<str>, Arc<str>),
 }
 
 impl Default for Names {
@@ -44,17 +45,20 @@ impl Names {
     }
 
     pub(super) fn find(&self, path: &Path) -> io::Result<Target> {
+        self.find_named(text_of(path)?)
+    }
+
+    /// Paths are absolute and have no dots in them: nobody who uses this disk makes others.
+    fn find_named(&self, path: &str) -> io::Result<Target> {
         let mut found = Target::Dir(0);
-        for part in path.components() {
-            let Component::Normal(name) = part else { continue };
+        for name in path.split('/').filter(|name| !name.is_empty()) {
             let Target::Dir(dir) = found else { return Err(io::ErrorKind::NotADirectory.into()) };
-            let name = name.to_str().ok_or(io::ErrorKind::InvalidInput)?;
             found = *self.dirs[dir].now.get(name).ok_or(io::ErrorKind::NotFound)?;
         }
         Ok(found)
     }
 
-    pub(super) fn list(&self, path: &Path) -> io::Result<impl Iterator<Item = (&String, &Target)>> {
+    pub(super) fn list(&self, path: &Path) -> io::Result<impl Iterator<Item = (&Arc<str>, &Target)>> {
         match self.find(path)? {
             Target::Dir(dir) => Ok(self.dirs[dir].now.iter()),
             Target::File(_) => Err(io::ErrorKind::NotADirectory.into()),
@@ -75,12 +79,12 @@ impl Names {
 
     /// Renames within one directory, which is all that a log does.
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        if from.parent() != to.parent() {
+        let ((from_dir, _), (to_dir, new)) = (split(from)?, split(to)?);
+        if from_dir != to_dir {
             return Err(io::ErrorKind::CrossesDevices.into());
         }
-        let (_, new) = self.place(to)?;
         let (dir, old) = self.place(from)?;
-        dir.change(Change::Rename(old, new));
+        dir.change(Change::Rename(old, new.into()));
         Ok(())
     }
 
@@ -94,25 +98,52 @@ impl Names {
         self.dirs.iter_mut().for_each(Dir::keep_all);
     }
 
-    pub(super) fn crash(&mut self, rng: &mut fastrand::Rng) {
+    /// Returns how many changes are lost.
+    pub(super) fn crash(&mut self, rng: &mut fastrand::Rng) -> u64 {
+        let mut lost = 0;
         for dir in &mut self.dirs {
             if !dir.pending.is_empty() {
                 let kept = rng.usize(..=dir.pending.len());
+                lost += dir.pending.len() - kept;
                 dir.keep(kept);
                 dir.pending.clear();
                 dir.now.clone_from(&dir.durable);
             }
         }
+        lost as u64
+    }
+
+    /// All files that have a name.
+    pub(super) fn files(&self) -> Vec<usize> {
+        let (mut dirs, mut files) = (vec![0], Vec::new());
+        while let Some(dir) = dirs.pop() {
+            for target in self.dirs[dir].now.values() {
+                match *target {
+                    Target::Dir(below) => dirs.push(below),
+                    Target::File(inode) => files.push(inode),
+                }
+            }
+        }
+        files
     }
 
     /// The directory of a path, and its last name.
-    fn place(&mut self, path: &Path) -> io::Result<(&mut Dir, String)> {
-        let name = path.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
-        match self.find(path.parent().unwrap_or(Path::new("")))? {
-            Target::Dir(dir) => Ok((&mut self.dirs[dir], name.to_owned())),
+    fn place(&mut self, path: &Path) -> io::Result<(&mut Dir, Arc<str>)> {
+        let (above, name) = split(path)?;
+        match self.find_named(above)? {
+            Target::Dir(dir) => Ok((&mut self.dirs[dir], name.into())),
             Target::File(_) => Err(io::ErrorKind::NotADirectory.into()),
         }
     }
+}
+
+fn text_of(path: &Path) -> io::Result<&str> {
+    path.to_str().ok_or(io::ErrorKind::InvalidInput.into())
+}
+
+/// The path of the directory, and the last name.
+fn split(path: &Path) -> io::Result<(&str, &str)> {
+    text_of(path)?.rsplit_once('/').ok_or(io::ErrorKind::InvalidInput.into())
 }
 
 impl Dir {
@@ -134,7 +165,7 @@ impl Dir {
 }
 
 impl Change {
-    fn apply(&self, names: &mut BTreeMap<String, Target>) {
+    fn apply(&self, names: &mut BTreeMap<Arc<str>, Target>) {
         match self {
             Change::Link(name, target) => {
                 names.insert(name.clone(), *target);

@@ -4,7 +4,7 @@ use tarn_log::{AppendError, Appended, Together};
 use tarn_record::{Epoch, TimestampType, ValidBatch};
 
 use super::batches::{self, Place, Sent, Stored};
-use super::producers::Verdict;
+use super::producers::{KNOWN, Verdict};
 use super::{Broken, Event, LogWorld, now};
 use crate::simulation::{Schedule, Violation};
 
@@ -198,7 +198,7 @@ impl LogWorld {
         let (transactional, few) = (id > 2, self.rng.i32(1..9));
         match self.rng.u8(..12) {
             0..2 => {
-                let earlier = self.oracle.producers.earlier_of(id, self.rng.usize(..7));
+                let earlier = self.oracle.producers.earlier_of(id, self.rng.usize(..KNOWN));
                 let (first_sequence, records) = earlier.unwrap_or((next, 1));
                 Sent { first_sequence, records, ..self.sent(id, epoch, next, transactional) }
             }

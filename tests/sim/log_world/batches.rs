@@ -66,7 +66,8 @@ pub(crate) struct Prepared {
 /// A batch of records with random content.
 pub(crate) fn records(rng: &mut fastrand::Rng, sent: Sent, place: Place, kind: TimestampType) -> Prepared {
     let timestamps: Vec<i64> = (0..sent.records).map(|_| place.now_ms + rng.i64(-20..20)).collect();
-    let value: Vec<u8> = (0..rng.usize(0..120)).map(|_| rng.u8(..)).collect();
+    let mut value = vec![0; rng.usize(0..120)];
+    rng.fill(&mut value);
     let build = |base: i64, epoch: i32, kind| {
         let mut builder = BatchBuilder::new(Offset(base), Compression::None)
             .leader_epoch(Epoch(epoch))

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use tarn_log::{FlushJob, Flushed, Log, LogConfig, LogDir, ReadPlan, RemovalJob};
 use tarn_record::{Epoch, Offset, Timestamp};
 
-use crate::disk::{Faults, SimDisk};
+use crate::disk::{Damage, Faults, SimDisk};
 use crate::simulation::{Schedule, Violation, World};
 use oracle::Oracle;
 
@@ -206,6 +206,11 @@ impl World for LogWorld {
             "crash",
             "power loss in the middle",
             "power loss while opening",
+            WRITE_CUT_SHORT,
+            WRITE_TORN,
+            WRITE_LOST,
+            NAME_LOST,
+            BIT_FLIPPED,
             "history lost in part",
             "segment rolled",
             "segments removed",
@@ -421,6 +426,21 @@ fn draw_weights(rng: &mut fastrand::Rng) -> Vec<(Event, u32)> {
         (event, if event == Event::Append { drawn.max(most / 4) } else { drawn })
     };
     DRAWN.iter().map(draw).collect()
+}
+
+const WRITE_CUT_SHORT: &str = "write cut short by the disk";
+const WRITE_TORN: &str = "write torn by the disk";
+const WRITE_LOST: &str = "write lost by the disk";
+const NAME_LOST: &str = "change of a name lost by the disk";
+const BIT_FLIPPED: &str = "bit flipped by the disk";
+
+/// Counts what a crash and the failed syncs before it did.
+fn count_damage<E>(damage: &Damage, schedule: &mut Schedule<E>) {
+    schedule.tally_many(WRITE_CUT_SHORT, damage.cut_short);
+    schedule.tally_many(WRITE_TORN, damage.torn);
+    schedule.tally_many(WRITE_LOST, damage.lost);
+    schedule.tally_many(NAME_LOST, damage.names_lost);
+    schedule.tally_many(BIT_FLIPPED, damage.bits_flipped);
 }
 
 fn now(schedule: &Schedule<Event>) -> Timestamp {

@@ -5,7 +5,7 @@
 //! chances.
 
 use super::batches::Stored;
-use super::producers::{Aborted, Producers, aborted};
+use super::producers::{Aborted, AbortedTransactions, Producers};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
@@ -23,6 +23,7 @@ pub(crate) struct Oracle {
     /// Batches below were promised to survive.
     pub(crate) flushed: i64,
     pub(crate) producers: Producers,
+    aborted: AbortedTransactions,
     others: Vec<Other>,
     others_seen: u64,
     /// What an append wrote without success lies behind the history until the log goes on.
@@ -52,6 +53,7 @@ impl Oracle {
         self.go_on();
         self.end = batch.last + 1;
         self.producers.apply(&batch);
+        self.aborted.apply(&batch);
         self.batches.push(batch);
     }
 
@@ -95,7 +97,7 @@ impl Oracle {
         self.branch_at(0);
         (self.start, self.end, self.high_watermark) = (offset, offset, offset);
         (self.start_highest, self.start_begun, self.flushed) = (offset, 0, 0);
-        self.producers = Producers::default();
+        (self.producers, self.aborted) = (Producers::default(), AbortedTransactions::default());
     }
 
     /// A truncation to `end` has begun and may not have been finished.
@@ -150,9 +152,8 @@ impl Oracle {
     /// Compares the aborted transactions that touch `from..upper` with those found: producer, first offset
     /// and marker. Those that began before all that the process could see may be missing or look shorter.
     pub(crate) fn compare_aborted(&self, from: i64, upper: i64, found: &[Aborted]) -> Result<(), String> {
-        let (doubtful, mut expected): (Vec<Aborted>, Vec<Aborted>) = aborted(&self.batches, from, upper)
-            .into_iter()
-            .partition(|&(_, first, _)| first < self.start_at_opening);
+        let (doubtful, mut expected): (Vec<Aborted>, Vec<Aborted>) =
+            self.aborted.touching(from, upper).partition(|&(_, first, _)| first < self.start_at_opening);
         let doubted = |marker| doubtful.iter().any(|&(_, _, doubtful)| doubtful == marker);
         let mut found = found.to_vec();
         found.retain(|&(_, _, marker)| !doubted(marker));
@@ -243,6 +244,7 @@ impl Oracle {
 
     fn replay(&mut self) {
         self.producers = Producers::replayed(&self.batches, self.start, self.high_watermark);
+        self.aborted = AbortedTransactions::replayed(&self.batches);
     }
 
     /// The history goes on from batch number `at`; what follows there now becomes another history.

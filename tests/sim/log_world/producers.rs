@@ -10,6 +10,9 @@ use super::batches::{Meaning, Sent, Stored};
 /// How many batches of a producer are recognised when sent again.
 const REMEMBERED: usize = 5;
 
+/// And how many are known here, to be sent again too late.
+pub(crate) const KNOWN: usize = 7;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Producers {
     known: BTreeMap<i64, Known>,
@@ -25,7 +28,7 @@ pub(crate) struct Producers {
 #[derive(Clone, Debug)]
 struct Known {
     epoch: i16,
-    /// Batches of this epoch: first and last sequence, base offset.
+    /// The newest batches of this epoch: first and last sequence, base offset.
     batches: Vec<(i32, i32, i64)>,
     /// How many of the newest the log cannot have forgotten.
     certain: usize,
@@ -99,6 +102,9 @@ impl Producers {
             known.sure = true;
         }
         known.told_at = batch.last;
+        if known.batches.len() == KNOWN {
+            known.batches.remove(0);
+        }
         known.batches.push((sent.first_sequence, sent.last_sequence(), batch.base));
         known.certain = REMEMBERED.min(known.certain + 1);
         if sent.transactional && known.transaction.is_none() {
@@ -205,24 +211,40 @@ impl Known {
 /// An aborted transaction: producer, first offset and marker.
 pub(crate) type Aborted = (i64, i64, i64);
 
-/// The aborted transactions that touch `from..upper`, by marker.
-pub(crate) fn aborted(history: &[Stored], from: i64, upper: i64) -> Vec<Aborted> {
-    let mut began: BTreeMap<i64, i64> = BTreeMap::new();
-    let mut aborted = Vec::new();
-    for batch in history {
+/// What a history says of transactions that were aborted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AbortedTransactions {
+    /// Of each producer, where the transaction began that is open.
+    began: BTreeMap<i64, i64>,
+    /// By marker.
+    aborted: Vec<Aborted>,
+}
+
+impl AbortedTransactions {
+    pub(crate) fn replayed(history: &[Stored]) -> AbortedTransactions {
+        let mut transactions = AbortedTransactions::default();
+        history.iter().for_each(|batch| transactions.apply(batch));
+        transactions
+    }
+
+    pub(crate) fn apply(&mut self, batch: &Stored) {
         match batch.meaning {
             Meaning::Records(sent) if sent.transactional => {
-                began.entry(sent.id).or_insert(batch.base);
+                self.began.entry(sent.id).or_insert(batch.base);
             }
             Meaning::Marker { id, aborted: is_aborted, .. } => {
-                if let Some(first) = began.remove(&id).filter(|_| is_aborted) {
-                    aborted.push((id, first, batch.base));
+                if let Some(first) = self.began.remove(&id).filter(|_| is_aborted) {
+                    self.aborted.push((id, first, batch.base));
                 }
             }
-            Meaning::Reset => began.clear(),
+            Meaning::Reset => self.began.clear(),
             Meaning::Records(_) => {}
         }
     }
-    aborted.retain(|&(_, first, marker)| marker >= from && first < upper);
-    aborted
+
+    /// Those that touch `from..upper`, by marker.
+    pub(crate) fn touching(&self, from: i64, upper: i64) -> impl Iterator<Item = Aborted> + '_ {
+        let below = self.aborted.partition_point(|&(_, _, marker)| marker < from);
+        self.aborted[below..].iter().copied().filter(move |&(_, first, _)| first < upper)
+    }
 }

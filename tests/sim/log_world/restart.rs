@@ -7,7 +7,7 @@ use tarn_log::checkpoints::{CleanShutdown, OffsetCheckpoint};
 use tarn_log::{Descriptors, Disk, Log, LogDir, Opening};
 use tarn_record::{Offset, PartitionIndex, Timestamp, TopicId};
 
-use super::{Broken, Event, Flush, LogWorld, Open, now};
+use super::{Broken, Event, Flush, LogWorld, Open, count_damage, now};
 use crate::simulation::{Schedule, Violation};
 
 pub(super) const TOPIC: &str = "simulated";
@@ -38,7 +38,7 @@ impl LogWorld {
     pub(super) fn crash(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         schedule.tally("crash");
         self.open = None;
-        self.disk.crash();
+        count_damage(&self.disk.crash(), schedule);
         self.start_again(schedule)
     }
 
@@ -67,9 +67,9 @@ impl LogWorld {
         self.oracle.flush_done(self.oracle.end, began);
         self.open = None;
         if self.rng.bool() {
-            self.disk.crash()
+            count_damage(&self.disk.crash(), schedule);
         } else {
-            self.disk.restart()
+            self.disk.restart();
         }
         self.start_again(schedule)
     }
@@ -86,7 +86,7 @@ impl LogWorld {
                 Ok(opened) => break opened,
                 Err(_) if self.disk.power_lost() => {
                     schedule.tally("power loss while opening");
-                    self.disk.crash();
+                    count_damage(&self.disk.crash(), schedule);
                     self.disk.set_faults(self.quiet());
                 }
                 Err(text) => return Err(Violation::new("recovery", text)),

@@ -105,10 +105,12 @@ impl LogWorld {
         offset: i64,
         schedule: &mut Schedule<Event>,
     ) -> Result<(), Violation> {
-        self.oracle.start = self.open().log.start().0;
+        let start = self.open().log.start().0;
+        self.oracle.start = start;
         let failed = self.operation_failed(error, schedule);
         if self.disk.power_lost() {
-            self.oracle.start = offset;
+            // What retention asks for may lie below the start, where segments are that go late.
+            self.oracle.start = offset.max(start);
         }
         failed
     }

@@ -444,8 +444,7 @@ impl World {
 
     fn with(segment_bytes: u32) -> World {
         let (files, disk) = (tempfile::tempdir().expect("a directory"), WatchedDisk::default());
-        let dir =
-            LogDir::open(Arc::new(disk.clone()), files.path(), Descriptors::new(100)).expect("it is new");
+        let dir = LogDir::open(disk.disk(), files.path(), Descriptors::new(100)).expect("it is new");
         let rules = rules(segment_bytes);
         let (replica, order) = stopping(&dir, 0, &rules, &[]);
         World { replica, order, dir, disk, rules, _files: files }

@@ -254,8 +254,7 @@ pub(crate) fn bind(replica: &mut Replica, rules: &Arc<TopicRules>, desired: Opti
 impl World {
     fn new(batches: &[Box<dyn Fn(Offset) -> ValidBatch>]) -> World {
         let (files, disk) = (tempfile::tempdir().expect("a directory"), WatchedDisk::default());
-        let dir =
-            LogDir::open(Arc::new(disk.clone()), files.path(), Descriptors::new(100)).expect("it is new");
+        let dir = LogDir::open(disk.disk(), files.path(), Descriptors::new(100)).expect("it is new");
         let rules = rules(1 << 20);
         let (replica, order) = divergent(&dir, 0, &rules, batches);
         World { replica, order, disk, dir, rules, files }

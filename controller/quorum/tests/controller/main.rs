@@ -142,8 +142,8 @@ fn a_decision_of_several_batches_is_written_whole_or_not_at_all() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = config(dir.path(), "");
     make_ready(&config);
-    let disk = Arc::new(NearlyFull::new());
-    let filling = disk.clone();
+    let filling = NearlyFull::new();
+    let disk = filling.disk();
     run_on(disk, &config, |ask, published| async move {
         register(&ask).await;
         filling.leave(100);
@@ -164,8 +164,8 @@ fn a_full_disk_is_tried_again_after_a_while_and_not_without_pause() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = config(dir.path(), &format!("metadata.max.idle.interval.ms={IDLE_MS}\n"));
     make_ready(&config);
-    let disk = Arc::new(NearlyFull::new());
-    let filling = disk.clone();
+    let filling = NearlyFull::new();
+    let disk = filling.disk();
     run_on(disk, &config, |ask, published| async move {
         register(&ask).await;
         let begun = rt::now();
@@ -195,8 +195,8 @@ fn a_snapshot_that_finds_no_room_is_put_off_and_ends_nothing() {
     );
     let config = config(dir.path(), &interval);
     make_ready(&config);
-    let disk = Arc::new(NearlyFull::new());
-    let filling = disk.clone();
+    let filling = NearlyFull::new();
+    let disk = filling.disk();
     said::listen();
     let at = dir.path().to_owned();
     run_on(disk, &config, move |ask, published| async move {
@@ -227,10 +227,11 @@ fn a_snapshot_that_finds_no_room_is_put_off_and_ends_nothing() {
 #[test]
 fn a_file_that_could_not_be_written_whole_takes_no_room_of_a_full_disk() {
     let dir = tempfile::tempdir().expect("a directory");
-    let disk = NearlyFull::new();
+    let room = NearlyFull::new();
+    let disk = room.disk();
     let path = dir.path().join("quorum-state");
     disk.write_atomically(&path, b"old").expect("there is room");
-    disk.leave(0);
+    room.leave(0);
     disk.write_atomically(&path, b"new").expect_err("there is none");
     let left = std::fs::read_dir(dir.path()).expect("it is there").count();
     assert_eq!((left, disk.read_all(&path).expect("it is there")), (1, b"old".to_vec()));
@@ -241,8 +242,8 @@ fn a_disk_that_stays_full_does_not_fill_the_log_with_lines() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = config(dir.path(), "metadata.max.idle.interval.ms=5\n");
     make_ready(&config);
-    let disk = Arc::new(NearlyFull::new());
-    let filling = disk.clone();
+    let filling = NearlyFull::new();
+    let disk = filling.disk();
     said::listen();
     let tries = 5 * u64::from(REMARKS_MAX);
     run_on(disk, &config, move |ask, published| async move {

@@ -1,17 +1,16 @@
 //! Making logs durable: the batches alone, many logs at once.
 
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use tarn_log::disk::{DiskLock, Entry, Open};
 use tarn_log::{
-    Descriptors, Disk, DiskFile, FileSystem, Flushed, Log, LogConfig, LogDir, LogError, Opening, Reach,
-    RealDisk, Together, close_together, flush_together,
+    Descriptors, Flushed, Log, LogConfig, LogDir, LogError, Opening, Reach, RealDisk, Together,
+    close_together, flush_together,
 };
 use tarn_record::{Epoch, Offset, PartitionIndex};
 
+use crate::watched_disk::{Synced, Watch, WatchedDisk};
 use crate::world::*;
 
 #[test]
@@ -175,8 +174,9 @@ fn what_was_closed_is_not_synced_again() {
 #[test]
 fn what_a_crash_left_as_it_was_flushed_is_opened_without_a_sync() {
     for records in [0, 2] {
-        let (root, disk) = (tempfile::tempdir().unwrap(), Counting::default());
-        let dir = LogDir::open(Arc::new(disk.clone()), root.path(), Descriptors::new(1000)).unwrap();
+        let (root, disk) = (tempfile::tempdir().unwrap(), Arc::new(Counts::default()));
+        let dir =
+            LogDir::open(Arc::new(WatchedDisk(disk.clone())), root.path(), Descriptors::new(1000)).unwrap();
         let config = LogConfig::default;
         let mut log = Log::create(&dir, TOPIC, PartitionIndex(0), TOPIC_ID, config(), NOW).unwrap();
         log.begin_epoch(Epoch(4)).unwrap();
@@ -205,8 +205,8 @@ fn what_a_crash_left_as_it_was_flushed_is_opened_without_a_sync() {
 #[test]
 fn names_that_a_killed_process_left_are_synced_by_the_first_flush_however_often_the_log_was_opened_meanwhile()
 {
-    let (root, disk) = (tempfile::tempdir().unwrap(), Counting::default());
-    let dir = LogDir::open(Arc::new(disk.clone()), root.path(), Descriptors::new(1000)).unwrap();
+    let (root, disk) = (tempfile::tempdir().unwrap(), Arc::new(Counts::default()));
+    let dir = LogDir::open(Arc::new(WatchedDisk(disk.clone())), root.path(), Descriptors::new(1000)).unwrap();
     let config = LogConfig::default;
     let log = Log::create(&dir, TOPIC, PartitionIndex(0), TOPIC_ID, config(), NOW).unwrap();
     drop(log);
@@ -249,8 +249,9 @@ fn an_epoch_is_written_down_with_its_first_batch_and_costs_nothing_before() {
 #[test]
 fn a_flush_of_a_log_that_lacks_nothing_drops_what_a_refused_write_left_whole() {
     for records in [0, 2] {
-        let (root, disk) = (tempfile::tempdir().unwrap(), Counting::default());
-        let dir = LogDir::open(Arc::new(disk.clone()), root.path(), Descriptors::new(1000)).unwrap();
+        let (root, disk) = (tempfile::tempdir().unwrap(), Arc::new(Counts::default()));
+        let dir =
+            LogDir::open(Arc::new(WatchedDisk(disk.clone())), root.path(), Descriptors::new(1000)).unwrap();
         let mut log =
             Log::create(&dir, TOPIC, PartitionIndex(0), TOPIC_ID, LogConfig::default(), NOW).unwrap();
         flush(&mut log);
@@ -293,14 +294,15 @@ const EPOCHS: &str = "leader-epoch-checkpoint";
 /// Logs of two records each, none of which was flushed.
 struct Logs {
     logs: Vec<Log>,
-    disk: Counting,
+    disk: Arc<Counts>,
     root: tempfile::TempDir,
 }
 
 impl Logs {
     fn new(count: i32) -> Logs {
-        let (root, disk) = (tempfile::tempdir().unwrap(), Counting::default());
-        let dir = LogDir::open(Arc::new(disk.clone()), root.path(), Descriptors::new(1000)).unwrap();
+        let (root, disk) = (tempfile::tempdir().unwrap(), Arc::new(Counts::default()));
+        let dir =
+            LogDir::open(Arc::new(WatchedDisk(disk.clone())), root.path(), Descriptors::new(1000)).unwrap();
         let logs = (0..count).map(|number| {
             let (partition, config) = (PartitionIndex(number), LogConfig::default());
             let mut log = Log::create(&dir, TOPIC, partition, TOPIC_ID, config, NOW).unwrap();
@@ -323,128 +325,49 @@ impl Logs {
     }
 }
 
-/// The machine's disk; it counts the syncs, and says of those of file systems what a test wants.
-#[derive(Clone, Debug, Default)]
-struct Counting(Arc<Counts>);
-
+/// It counts the syncs, and says of those of file systems what a test wants.
 #[derive(Debug, Default)]
 struct Counts {
     files: AtomicUsize,
     file_systems: AtomicUsize,
-    answer: std::sync::Mutex<Option<Result<Reach, i32>>>,
+    answer: Mutex<Option<Result<Reach, i32>>>,
     /// So many bytes of a write find room.
-    takes: std::sync::Mutex<Option<usize>>,
+    takes: Mutex<Option<usize>>,
 }
 
-impl Counting {
+impl Counts {
     fn files(&self) -> usize {
-        self.0.files.load(Ordering::Relaxed)
+        self.files.load(Ordering::Relaxed)
     }
 
     fn file_systems(&self) -> usize {
-        self.0.file_systems.load(Ordering::Relaxed)
+        self.file_systems.load(Ordering::Relaxed)
     }
 
     fn answers(&self, answer: Result<Reach, i32>) {
-        *self.0.answer.lock().unwrap() = Some(answer);
+        *self.answer.lock().unwrap() = Some(answer);
     }
 
     fn takes(&self, bytes: Option<usize>) {
-        *self.0.takes.lock().unwrap() = bytes;
+        *self.takes.lock().unwrap() = bytes;
     }
 }
 
-impl FileSystem for Counting {
-    fn sync(&self) -> io::Result<Reach> {
-        self.0.file_systems.fetch_add(1, Ordering::Relaxed);
-        match *self.0.answer.lock().unwrap() {
+impl Watch for Counts {
+    fn finds_room(&self, _: &str) -> Option<usize> {
+        *self.takes.lock().unwrap()
+    }
+
+    fn syncs(&self, _: Synced) -> io::Result<()> {
+        self.files.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn syncs_all(&self) -> io::Result<Reach> {
+        self.file_systems.fetch_add(1, Ordering::Relaxed);
+        match *self.answer.lock().unwrap() {
             Some(answer) => answer.map_err(io::Error::from_raw_os_error),
             None => Ok(Reach::All),
         }
-    }
-}
-
-#[derive(Debug)]
-struct Counted {
-    file: Arc<dyn DiskFile>,
-    disk: Counting,
-}
-
-impl DiskFile for Counted {
-    fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
-        let Some(takes) = *self.disk.0.takes.lock().unwrap() else {
-            return self.file.write_at(parts, position);
-        };
-        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).take(takes).collect();
-        self.file.write_at(&[io::IoSlice::new(&bytes)], position)?;
-        Err(io::ErrorKind::StorageFull.into())
-    }
-
-    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
-        self.file.read_at(buf, position)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.disk.0.files.fetch_add(1, Ordering::Relaxed);
-        self.file.sync_data()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn file(&self) -> Option<Arc<std::fs::File>> {
-        self.file.file()
-    }
-}
-
-impl Disk for Counting {
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(Counted { file: RealDisk.open(path, how)?, disk: self.clone() }))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove_file(path)
-    }
-
-    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove_dir_all(path)
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_dir_all(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
-        RealDisk.list(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.0.files.fetch_add(1, Ordering::Relaxed);
-        RealDisk.sync_dir(path)
-    }
-
-    fn file_system(&self, _: &Path) -> io::Result<Arc<dyn FileSystem>> {
-        Ok(Arc::new(self.clone()))
-    }
-
-    fn exists(&self, path: &Path) -> bool {
-        RealDisk.exists(path)
-    }
-
-    fn available_bytes(&self, path: &Path) -> io::Result<u64> {
-        RealDisk.available_bytes(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<DiskLock> {
-        RealDisk.lock(path)
     }
 }

@@ -15,4 +15,5 @@ mod recovering;
 mod retaining;
 mod swapping;
 mod truncating;
+mod watched_disk;
 mod world;

@@ -1,20 +1,19 @@
 //! Reading without waiting for the disk: what memory has is found as it is on the disk, with as many calls; what it
 //! has not is an error at once, and a search on another thread finds it.
 
-use std::fs::File;
 use std::io::{self, IoSlice};
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::Advice;
-use tarn_log::disk::{DiskLock, Entry, Open};
+use tarn_log::disk::Open;
 use tarn_log::{
-    Aborted, CleanBound, CleanRules, Descriptors, Disk, DiskFile, FileSystem, FirstBatch, Log, LogDir,
-    Opening, Reach, Read, ReadError, ReadFrom, ReadOrder, RealDisk,
+    Aborted, CleanBound, CleanRules, Descriptors, Disk, FirstBatch, Log, LogDir, Opening, Read, ReadError,
+    ReadFrom, ReadOrder, RealDisk,
 };
 use tarn_record::{Offset, Outcome, PartitionIndex, Timestamp};
 
+use crate::watched_disk::{Watch, WatchedDisk};
 use crate::world::{Idempotent, NOW, TOPIC, TOPIC_ID, dated, marker, mirror, segments_of};
 
 #[test]
@@ -142,7 +141,7 @@ fn shown(read: &Read) -> String {
 }
 
 /// A disk of which some files are cold.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Cold(Arc<Chill>);
 
 #[derive(Debug, Default)]
@@ -164,7 +163,7 @@ impl Cold {
 
     fn directory(&self) -> Arc<LogDir> {
         let path = self.0.directory.lock().unwrap().as_ref().unwrap().path().to_owned();
-        LogDir::open(Arc::new(self.clone()), &path, Descriptors::new(100)).unwrap()
+        LogDir::open(Arc::new(WatchedDisk(self.0.clone())), &path, Descriptors::new(100)).unwrap()
     }
 
     /// A log of several segments with aborted transactions, opened again so that little of it is in its memory.
@@ -213,126 +212,28 @@ impl Cold {
         let result = what();
         (result, self.0.waits.load(Ordering::SeqCst))
     }
+}
 
+impl Chill {
     fn is_cold(&self, path: &str) -> bool {
-        self.0.suffix.lock().unwrap().is_some_and(|suffix| path.ends_with(suffix))
+        self.suffix.lock().unwrap().is_some_and(|suffix| path.ends_with(suffix))
+    }
+}
+
+impl Watch for Chill {
+    fn opens(&self, path: &str, how: Open, from: ReadFrom) -> io::Result<()> {
+        if how == Open::Create { Ok(()) } else { self.reads(path, from) }
     }
 
-    fn called(&self, from: ReadFrom, path: &str) -> io::Result<()> {
-        self.0.calls.fetch_add(1, Ordering::SeqCst);
+    fn reads(&self, path: &str, from: ReadFrom) -> io::Result<()> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
         match (from, self.is_cold(path)) {
             (ReadFrom::Memory, true) => Err(io::ErrorKind::WouldBlock.into()),
             (ReadFrom::Memory, false) => Ok(()),
             (ReadFrom::Disk, _) => {
-                self.0.waits.fetch_add(1, Ordering::SeqCst);
+                self.waits.fetch_add(1, Ordering::SeqCst);
                 Ok(())
             }
         }
-    }
-}
-
-impl FileSystem for Cold {
-    fn sync(&self) -> io::Result<Reach> {
-        Ok(Reach::All)
-    }
-}
-
-#[derive(Debug)]
-struct ColdFile {
-    file: Arc<dyn DiskFile>,
-    path: String,
-    disk: Cold,
-}
-
-impl DiskFile for ColdFile {
-    fn write_at(&self, parts: &[IoSlice<'_>], position: u64) -> io::Result<()> {
-        self.file.write_at(parts, position)
-    }
-
-    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
-        self.disk.called(ReadFrom::Disk, &self.path)?;
-        self.file.read_at(buf, position)
-    }
-
-    fn read_cached_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
-        self.disk.called(ReadFrom::Memory, &self.path)?;
-        self.file.read_cached_at(buf, position)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn file(&self) -> Option<Arc<File>> {
-        self.file.file()
-    }
-}
-
-impl Cold {
-    fn file_of(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
-        let (file, path) = (RealDisk.open(path, how)?, path.to_string_lossy().into_owned());
-        Ok(Arc::new(ColdFile { file, path, disk: self.clone() }))
-    }
-}
-
-impl Disk for Cold {
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
-        if how != Open::Create {
-            self.called(ReadFrom::Disk, &path.to_string_lossy())?;
-        }
-        self.file_of(path, how)
-    }
-
-    fn open_cached(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
-        self.called(ReadFrom::Memory, &path.to_string_lossy())?;
-        self.file_of(path, how)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove_file(path)
-    }
-
-    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove_dir_all(path)
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_dir_all(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
-        RealDisk.list(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        RealDisk.sync_dir(path)
-    }
-
-    fn file_system(&self, _: &Path) -> io::Result<Arc<dyn FileSystem>> {
-        Ok(Arc::new(self.clone()))
-    }
-
-    fn exists(&self, path: &Path) -> bool {
-        RealDisk.exists(path)
-    }
-
-    fn available_bytes(&self, path: &Path) -> io::Result<u64> {
-        RealDisk.available_bytes(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<DiskLock> {
-        RealDisk.lock(path)
     }
 }

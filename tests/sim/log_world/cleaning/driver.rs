@@ -1,5 +1,7 @@
 //! Everybody else who works with the log: who appends, flushes, reads and cuts it.
 
+use std::rc::Rc;
+
 use tarn_log::checkpoints::OffsetCheckpoint;
 use tarn_log::{FirstBatch, RemovalJob};
 use tarn_record::{
@@ -79,7 +81,7 @@ impl CompactedWorld {
             return Err(Violation::new("disk", "an append failed on a disk that did not"));
         }
         // Where the power went, it may be there after the crash.
-        self.batches.all.push(appended);
+        self.batches.all.push(Rc::new(appended));
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use tarn_log::{
 };
 use tarn_record::Timestamp;
 
+use super::{BIT_FLIPPED, NAME_LOST, WRITE_CUT_SHORT, WRITE_LOST, WRITE_TORN, count_damage};
 use crate::disk::{Faults, SimDisk};
 use crate::simulation::{Schedule, Violation, World};
 use oracle::Batches;
@@ -171,6 +172,11 @@ impl World for CompactedWorld {
             "clean restart",
             "crash",
             "power loss while opening",
+            WRITE_CUT_SHORT,
+            WRITE_TORN,
+            WRITE_LOST,
+            NAME_LOST,
+            BIT_FLIPPED,
             "tombstone gone",
         ]
     }

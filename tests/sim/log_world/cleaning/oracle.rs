@@ -3,6 +3,7 @@
 //! Written from what compaction promises to readers, and not from how it gets there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use tarn_log::Log;
 use tarn_record::{ControlRecord, ControlType, Offset, ValidBatch};
@@ -43,7 +44,7 @@ pub(crate) const NOT_TRANSACTIONAL_MAX: i64 = 2;
 /// The batches from the first that was appended on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batches {
-    pub(crate) all: Vec<Appended>,
+    pub(crate) all: Vec<Rc<Appended>>,
 }
 
 /// What is known of a log that is compared with its batches.
@@ -64,7 +65,7 @@ pub(crate) struct Expected<'a> {
 impl Batches {
     /// Leaves the batches that end below `end`.
     pub(crate) fn truncate(&mut self, end: i64) {
-        self.all.retain(|batch| batch.last < end);
+        self.all.truncate(self.all.partition_point(|batch| batch.last < end));
     }
 
     /// Where a log with them ends that starts at `start`: a crash may have taken all above it.
@@ -98,13 +99,13 @@ impl Batches {
 
     /// The offsets of all tombstones below `end`.
     pub(crate) fn tombstones(&self, end: i64) -> impl Iterator<Item = i64> + '_ {
-        let all = self.all.iter().flat_map(records);
+        let all = self.all.iter().flat_map(|batch| records(batch));
         all.filter(move |(offset, kept)| *offset < end && kept.value.is_none()).map(|(offset, _)| offset)
     }
 
-    /// The records that count, by offset: those of aborted and of open transactions do not.
-    fn committed(&self) -> BTreeMap<i64, &Kept> {
-        let (mut committed, mut undecided) = (BTreeMap::new(), BTreeMap::<i64, Vec<(i64, &Kept)>>::new());
+    /// The records that count, from `start` on: those of aborted and of open transactions do not.
+    fn committed(&self, start: i64) -> Vec<(i64, &Kept)> {
+        let (mut committed, mut undecided) = (Vec::new(), BTreeMap::<i64, Vec<(i64, &Kept)>>::new());
         for batch in &self.all {
             match &batch.meaning {
                 Meaning::Records { producer, .. } if *producer > NOT_TRANSACTIONAL_MAX => {
@@ -117,7 +118,20 @@ impl Batches {
                 }
             }
         }
+        committed.retain(|(offset, _)| *offset >= start);
         committed
+    }
+
+    /// The batch of just these offsets.
+    fn has_batch(&self, base: i64, last: i64) -> bool {
+        let found = self.all.binary_search_by_key(&base, |batch| batch.base);
+        found.is_ok_and(|found| self.all[found].last == last)
+    }
+
+    /// The record that was appended with this offset.
+    fn record(&self, offset: i64) -> Option<&Kept> {
+        let batch = self.all.get(self.all.partition_point(|batch| batch.last < offset))?;
+        records(batch).find(|(found, _)| *found == offset).map(|(_, kept)| kept)
     }
 
     /// Compares a log that ends where these do with them; returns how many keys are gone with their tombstone.
@@ -128,33 +142,41 @@ impl Batches {
         expected: &Expected<'_>,
     ) -> Result<u64, String> {
         let start = log.start().0;
-        let everything: BTreeMap<i64, &Kept> = self.all.iter().flat_map(records).collect();
-        let mut there = BTreeSet::new();
+        let (mut there, mut decoded) = (Vec::new(), Vec::with_capacity(found.len()));
         let mut next = 0;
         for batch in found {
             let (base, last) = (batch.header().base_offset.0, batch.header().last_offset().0);
-            if base < next || !self.all.iter().any(|known| known.base == base && known.last == last) {
+            if base < next || !self.has_batch(base, last) {
                 return Err(format!("a batch of offsets {base} to {last} was never there"));
             }
             next = last + 1;
-            for (offset, record) in read(batch)? {
-                if !batch.header().is_control() && everything.get(&offset) != Some(&&record) {
+            let records = read(batch)?;
+            for (offset, record) in &records {
+                if !(base..=last).contains(offset) || there.last().is_some_and(|before| before >= offset) {
+                    return Err(format!(
+                        "offset {offset} is in a batch of {base} to {last}, or not in order"
+                    ));
+                }
+                if !batch.header().is_control() && self.record(*offset) != Some(record) {
                     return Err(format!("another record at offset {offset}: {record:?}"));
                 }
-                there.insert(offset);
+                there.push(*offset);
             }
+            decoded.push(records);
         }
-        let marker = |batch: &&Appended| matches!(batch.meaning, Meaning::Marker { .. });
-        let markers = self.all.iter().filter(marker).map(|batch| batch.base);
-        let above = everything.keys().copied().chain(markers).filter(|offset| *offset >= expected.cleaned_to);
-        if let Some(gone) = above.into_iter().find(|offset| *offset >= start && !there.contains(offset)) {
+        let lowest = expected.cleaned_to.max(start);
+        let above = self.all.partition_point(|batch| batch.last < lowest);
+        let above = self.all[above..].iter().flat_map(|batch| offsets(batch));
+        if let Some(gone) =
+            above.filter(|offset| *offset >= lowest).find(|it| there.binary_search(it).is_err())
+        {
             return Err(format!(
                 "offset {gone} is gone, and only what is below {} was compacted",
                 expected.cleaned_to
             ));
         }
         self.compare_producers(log, expected)?;
-        self.compare_readers(log, found, expected)
+        self.compare_readers(log, found, decoded, expected)
     }
 
     /// A reader of committed records comes to the same state, and sees tombstones for as long as promised.
@@ -162,6 +184,7 @@ impl Batches {
         &self,
         log: &Log,
         found: &[ValidBatch],
+        decoded: Vec<Vec<(i64, Kept)>>,
         expected: &Expected<'_>,
     ) -> Result<u64, String> {
         let (start, end) = (log.start().0, log.end().0);
@@ -172,25 +195,22 @@ impl Batches {
         if is_told && !begun_before && log.last_stable_offset(Offset(end)).0 != stable {
             return Err(format!("stable up to {} instead of {stable}", log.last_stable_offset(Offset(end))));
         }
-        let seen = seen_as_committed(log, found, stable)?;
-        let in_log: BTreeMap<i64, &Kept> =
-            self.committed().into_iter().filter(|(offset, _)| (start..stable).contains(offset)).collect();
-        let newest = |records: &BTreeMap<i64, &Kept>| -> BTreeMap<u8, i64> {
-            records.iter().map(|(offset, kept)| (kept.key, *offset)).collect()
-        };
-        let seen: BTreeMap<i64, &Kept> = seen.iter().map(|(offset, kept)| (*offset, kept)).collect();
-        let (wanted, got) = (newest(&in_log), newest(&seen));
+        let seen = seen_as_committed(log, found, decoded, stable)?;
+        let committed = self.committed(start);
+        let wanted = newest(committed.into_iter().filter(|(offset, _)| *offset < stable));
+        let got = newest(seen.iter().map(|(offset, kept)| (*offset, kept)));
         let mut gone = 0;
-        for (key, offset) in &wanted {
-            let is_tombstone = in_log[offset].value.is_none();
+        for (key, (offset, kept)) in &wanted {
+            let is_tombstone = kept.value.is_none();
             let promised = match expected.first_cleaned.get(offset) {
                 Some(since) => expected.cleaned_at < since + expected.retention_ms,
                 None => true,
             };
             match got.get(key) {
-                Some(found) if found == offset => {}
+                Some((found, _)) if found == offset => {}
                 None if is_tombstone && !promised => gone += 1,
                 other => {
+                    let other = other.map(|(offset, _)| offset);
                     return Err(format!(
                         "key {key} is newest at offset {offset}, but at {other:?} to a reader"
                     ));
@@ -224,6 +244,23 @@ impl Batches {
     }
 }
 
+/// Of each key the record with the highest offset.
+fn newest<'a>(records: impl Iterator<Item = (i64, &'a Kept)>) -> BTreeMap<u8, (i64, &'a Kept)> {
+    let mut newest = BTreeMap::new();
+    for (offset, kept) in records {
+        let known = newest.entry(kept.key).or_insert((offset, kept));
+        if known.0 < offset {
+            *known = (offset, kept);
+        }
+    }
+    newest
+}
+
+/// The offsets that have something in them.
+fn offsets(batch: &Appended) -> std::ops::RangeInclusive<i64> {
+    batch.base..=batch.last
+}
+
 fn records(batch: &Appended) -> impl Iterator<Item = (i64, &Kept)> {
     let records: &[Kept] = match &batch.meaning {
         Meaning::Records { records, .. } => records,
@@ -248,13 +285,21 @@ fn read(batch: &ValidBatch) -> Result<Vec<(i64, Kept)>, String> {
 }
 
 /// What a consumer makes of the batches, with the list of aborted transactions and the markers.
-fn seen_as_committed(log: &Log, found: &[ValidBatch], stable: i64) -> Result<Vec<(i64, Kept)>, String> {
+fn seen_as_committed(
+    log: &Log,
+    found: &[ValidBatch],
+    decoded: Vec<Vec<(i64, Kept)>>,
+    stable: i64,
+) -> Result<Vec<(i64, Kept)>, String> {
     let aborted = log.aborted_transactions(log.start(), Offset(stable));
     let mut aborted = aborted.map_err(|error| error.to_string())?;
     aborted.sort_by_key(|entry| std::cmp::Reverse(entry.first_offset));
     let (mut skipped, mut seen) = (BTreeSet::new(), Vec::new());
-    for batch in found.iter().filter(|batch| batch.header().base_offset < Offset(stable)) {
+    for (batch, records) in found.iter().zip(decoded) {
         let header = batch.header();
+        if header.base_offset >= Offset(stable) {
+            break;
+        }
         while let Some(entry) = aborted.pop_if(|entry| entry.first_offset <= header.last_offset()) {
             skipped.insert(entry.producer_id);
         }
@@ -263,7 +308,7 @@ fn seen_as_committed(log: &Log, found: &[ValidBatch], stable: i64) -> Result<Vec
                 skipped.remove(&header.producer_id);
             }
         } else if !header.is_transactional() || !skipped.contains(&header.producer_id) {
-            seen.extend(read(batch)?.into_iter().filter(|(offset, _)| *offset >= log.start().0));
+            seen.extend(records.into_iter().filter(|(offset, _)| *offset >= log.start().0));
         }
     }
     Ok(seen)

@@ -9,7 +9,7 @@ use tarn_record::{Offset, PartitionIndex, Timestamp, TopicId, ValidBatch, batche
 
 use super::oracle::{Batches, Expected};
 use super::rounds::RETENTION_MS;
-use super::{CompactedWorld, DRAWN, Event, Flush, Open, Step, now};
+use super::{CompactedWorld, DRAWN, Event, Flush, Open, Step, count_damage, now};
 use crate::simulation::{Schedule, Violation};
 
 pub(super) const TOPIC: &str = "compacted";
@@ -51,9 +51,9 @@ impl CompactedWorld {
         self.others.clear();
         self.open = None;
         if self.rng.bool() {
-            self.disk.crash()
+            count_damage(&self.disk.crash(), schedule);
         } else {
-            self.disk.restart()
+            self.disk.restart();
         }
         self.start_again(schedule)
     }
@@ -61,7 +61,7 @@ impl CompactedWorld {
     pub(super) fn crash(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         schedule.tally("crash");
         self.open = None;
-        self.disk.crash();
+        count_damage(&self.disk.crash(), schedule);
         self.start_again(schedule)
     }
 
@@ -76,7 +76,7 @@ impl CompactedWorld {
                 Ok(()) => break,
                 Err(_) if self.disk.power_lost() => {
                     schedule.tally("power loss while opening");
-                    self.disk.crash();
+                    count_damage(&self.disk.crash(), schedule);
                 }
                 Err(text) => return Err(Violation::new("recovery", text)),
             }

@@ -52,7 +52,7 @@ impl CompactedWorld {
     pub(super) fn map_keys(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         let step = std::mem::replace(&mut self.open_mut().step, Step::None);
         let Step::Prepared(cleaning) = step else { return Ok(()) };
-        let map = OffsetMap::new(if self.rng.bool() { 24 * 12 } else { 1 << 16 });
+        let map = OffsetMap::new(if self.rng.bool() { 24 * 12 } else { 1 << 10 });
         match cleaning.map(map, &mut |_: Spent| ControlFlow::Continue(())) {
             Ok(round) => {
                 self.open_mut().step = Step::Mapped(Box::new(round));
