@@ -1,7 +1,8 @@
 //! Closing logs in order: at the stop of the node, and where another broker leads a partition now.
 //!
 //! At the stop a log that is being copied is copied no further, and one that is being opened again is waited
-//! for, so that none comes after the last. Then the replica is given up, so that nothing is appended and
+//! for, so that none comes after the last. What was produced is flushed and answered, while no connection is read any
+//! more. Then the replica is given up, so that nothing is appended and
 //! whatever waits on it is answered; then a round of compaction and a flush that is in flight end; only then are the logs closed, all
 //! of a core together, on the thread that may wait for the disk.
 
@@ -10,19 +11,22 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use tarn_log::LogError;
-use tarn_runtime::blocking_sync;
+use tarn_runtime::{blocking_sync, timeout};
 use tarn_runtime::channel::ReplySlot;
 use tracing::error;
 
 use crate::cleaning;
 use crate::core::Core;
 use crate::envelope::CheckpointEntry;
+use crate::limits;
 use crate::replica::Replica;
 
 /// Closes every log of a core for good; the answer is what the last checkpoints say of them.
 pub(crate) async fn close(core: Rc<Core>, reply: ReplySlot<Vec<CheckpointEntry>>) {
     core.closing().raise();
     core.stop_opening().await;
+    // What does not end by then is told that this broker leads no more.
+    let _ = timeout(limits::STOP_UNTIL_COMMITTED, committed(&core)).await;
     let replicas = core.partitions().close();
     let mut closed = Vec::new();
     for dir in close_logs(&core, replicas).await {
@@ -33,6 +37,17 @@ pub(crate) async fn close(core: Rc<Core>, reply: ReplySlot<Vec<CheckpointEntry>>
         closed.extend(dir.logs);
     }
     let _ = reply.fill(closed);
+}
+
+/// Waits until no produce request waits for a flush.
+async fn committed(core: &Core) {
+    loop {
+        let ended = core.flush_ended().wait();
+        if core.partitions().waiting_produces() == 0 {
+            return;
+        }
+        ended.await;
+    }
 }
 
 /// The logs of a directory that were to be closed.

@@ -18,6 +18,7 @@ pub(crate) fn connection_limits(config: &ServerConfig) -> ConnectionLimits {
         idle_timeout: Duration::from_millis(u64::try_from(network.idle_ms).unwrap_or(u64::MAX)),
         max_connections: count(network.max_connections),
         max_per_ip: count(network.max_connections_per_ip),
+        stop_grace: limits::STOP_GRACE,
         ..ConnectionLimits::default()
     }
 }

@@ -5,6 +5,21 @@ use std::time::Duration;
 /// Produce requests that wait for the high watermark, on one core.
 pub const WAITING_PRODUCES_PER_CORE: usize = 100_000;
 
+/// How long a stop waits until what was produced is on the disk, so that it is answered: what is not, its producer
+/// sends again, and after a start a log knows no more than the last batch of each producer.
+pub const STOP_UNTIL_COMMITTED: Duration = Duration::from_secs(3);
+
+/// How long a connection stays open then for the answers that are due. Fetches that wait have theirs when the logs are
+/// closed, which comes after that.
+pub const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// Producers of whose batches one core remembers that they were turned away from a log that was not open; about 100
+/// bytes each.
+pub const TURNED_AWAY: usize = 10_000;
+
+/// How long that keeps what comes behind such a batch from being taken, in milliseconds.
+pub const TURNED_AWAY_MS: i64 = 30_000;
+
 /// Bytes appended on the node and not yet flushed, beyond which they are flushed in the background: what a crash makes
 /// the next start read again. Each core keeps to its share.
 pub const UNFLUSHED_BYTES: u64 = 512 * 1024 * 1024;
@@ -166,8 +181,8 @@ pub const PORT_WAIT: Duration = Duration::from_secs(3);
 /// How long to wait before a port is tried again.
 pub const PORT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a new topic waits for the core of an older one of its name to delete that one's log, before its own
-/// counts as one that could not be opened.
+/// How long a new topic waits for the core of an older one of its name to delete that one's log, before others whose
+/// logs are to be opened have their turn.
 pub const PLACE_LET_GO_MS: u64 = 1000;
 
 /// The pause between two looks whether it has.

@@ -29,12 +29,14 @@ use crate::replica::Replica;
 use crate::replica::waiting::Waiting;
 
 use appending::{WaitingProduce, answer};
+use turned_away::TurnedAway;
 
 mod appending;
 mod deleting;
 mod fetching;
 mod flushing;
 mod mirroring;
+mod turned_away;
 
 /// The partitions of one core.
 #[derive(Debug)]
@@ -44,6 +46,7 @@ pub struct Partitions {
     interests: Interests<Flag>,
     cold_reads: ColdReads,
     waiting: Waiting<WaitingProduce>,
+    turned_away: TurnedAway,
     dirty: HashSet<TopicIdPartition>,
     /// At least those of which something is not on the disk: so that few of very many are gone through.
     unflushed: HashSet<TopicIdPartition>,
@@ -61,6 +64,7 @@ impl Default for Partitions {
             interests: Interests::default(),
             cold_reads: ColdReads::default(),
             waiting: Waiting::new(limits::WAITING_PRODUCES_PER_CORE),
+            turned_away: TurnedAway::default(),
             dirty: HashSet::new(),
             unflushed: HashSet::new(),
             flushing: HashSet::new(),

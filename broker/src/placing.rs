@@ -34,6 +34,9 @@ enum NotOpened {
     /// Its log.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The core of an older topic of this name has the place.
+    #[error("the log of an older topic of this name is not deleted yet")]
+    Held,
     /// Another log, or a line of one in a checkpoint file, has its place.
     #[error("an old log is in the way: {0}")]
     InTheWay(#[from] LogDirError),
@@ -131,7 +134,7 @@ fn wanted<'a>(
     Some((topic, Leadership::of(core.node().broker_id(), registered)?))
 }
 
-/// Opens a partition at once; one whose log is to be recovered has its turn, beside the core.
+/// Opens a partition at once; one whose log is to be recovered, or has no place yet, has its turn, beside the core.
 async fn open_or_queue(
     core: &Rc<Core>,
     topic: &TopicImage,
@@ -141,6 +144,8 @@ async fn open_or_queue(
     if core.node().log_dirs().is_to_be_recovered(&topic.name, partition.partition) {
         let rank = if is_internal(&topic.name) { Rank::Internal } else { Rank::Ordinary };
         core.unopened().queue(partition, rank);
+    } else if core.node().log_dirs().is_held_by_another(&topic.name, partition.partition, topic.id) {
+        core.unopened().postpone(partition, core.clock_ms());
     } else {
         open_or_say(core, topic, partition, leadership).await;
     }
@@ -195,6 +200,12 @@ fn keep_or_say(
             failing::log_failed(core, partition, &error);
             core.unopened().keep_out(partition);
         }
+        // Nothing has failed: it is about to be there.
+        Err(NotOpened::Held) => {
+            warn!(topic = %name, partition = %partition.partition, "the log of an older topic of this name is still to be deleted; waiting for its place");
+            core.unopened().postpone(partition, core.clock_ms().saturating_add(limits::LOG_RETRY_MS_MIN));
+            core.openings().notify_all();
+        }
         Err(error) => {
             let failures = core.unopened().failed(partition, core.clock_ms());
             core.openings().notify_all();
@@ -215,6 +226,9 @@ async fn make_way(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartiti
         && core.clock_ms() < let_go_by_ms
     {
         sleep(limits::PLACE_LOOK_AGAIN).await;
+    }
+    if log_dirs.is_held_by_another(&topic.name, partition.partition, topic.id) {
+        return Err(NotOpened::Held);
     }
     let (dir, found) = log_dirs.place(&topic.name, partition.partition, topic.id);
     if let Some(other) = found.map(|found| found.partition)

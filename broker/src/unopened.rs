@@ -1,5 +1,5 @@
 //! The partitions of one core whose logs are not open: those that a crash left, until their turn to be recovered
-//! comes, and those that could not be opened or made, until they are tried again.
+//! comes, those that could not be opened or made, until they are tried again, and those that wait for their place.
 //!
 //! A full disk, or a process that has no descriptor left, is a state that passes: the partition then comes
 //! into service by itself. Until it does its clients are told KAFKA_STORAGE_ERROR, as Kafka tells them of a
@@ -44,6 +44,15 @@ struct Attempts {
     made: u32,
     /// When the next is due; `None` while it is under way, and where there is to be none.
     due_ms: Option<u64>,
+    /// It waits for its place, not for the others.
+    is_postponed: bool,
+}
+
+impl Attempts {
+    /// True where a log waits for its first turn.
+    fn is_queued(&self) -> bool {
+        self.made == 0 && self.due_ms.is_some() && !self.is_postponed
+    }
 }
 
 impl Unopened {
@@ -51,9 +60,16 @@ impl Unopened {
     pub fn queue(&mut self, partition: TopicIdPartition, rank: Rank) {
         let due_ms = rank as u64;
         self.forget(partition);
-        self.attempts.insert(partition, Attempts { made: 0, due_ms: Some(due_ms) });
+        self.attempts.insert(partition, Attempts { due_ms: Some(due_ms), ..Attempts::default() });
         self.by_due.insert((due_ms, partition));
         self.queued += 1;
+    }
+
+    /// A log has no place yet, which is no failure: it is looked at again at `due_ms`.
+    pub fn postpone(&mut self, partition: TopicIdPartition, due_ms: u64) {
+        let made = self.forget(partition);
+        self.attempts.insert(partition, Attempts { made, due_ms: Some(due_ms), is_postponed: true });
+        self.by_due.insert((due_ms, partition));
     }
 
     /// How many logs wait for their first turn.
@@ -64,7 +80,7 @@ impl Unopened {
     /// A log was not opened. Returns how often that was tried by now.
     pub fn failed(&mut self, partition: TopicIdPartition, now_ms: u64) -> u32 {
         let attempts = self.attempts.entry(partition).or_default();
-        self.queued -= usize::from(attempts.made == 0 && attempts.due_ms.is_some());
+        self.queued -= usize::from(attempts.is_queued());
         attempts.made = attempts.made.saturating_add(1);
         let due_ms = now_ms.saturating_add(pause_ms(attempts.made));
         if let Some(before) = attempts.due_ms.replace(due_ms) {
@@ -77,15 +93,15 @@ impl Unopened {
     /// The partition is not to be opened, and counts as one that could not be.
     pub fn keep_out(&mut self, partition: TopicIdPartition) {
         let made = self.forget(partition).max(1);
-        self.attempts.insert(partition, Attempts { made, due_ms: None });
+        self.attempts.insert(partition, Attempts { made, ..Attempts::default() });
     }
 
     /// The partition is open, or is not to be opened any more. Returns how often opening it had failed.
     pub fn forget(&mut self, partition: TopicIdPartition) -> u32 {
         let Some(attempts) = self.attempts.remove(&partition) else { return 0 };
+        self.queued -= usize::from(attempts.is_queued());
         if let Some(due_ms) = attempts.due_ms {
             self.by_due.remove(&(due_ms, partition));
-            self.queued -= usize::from(attempts.made == 0);
         }
         attempts.made
     }
@@ -124,8 +140,8 @@ impl Unopened {
         }
         self.by_due.pop_first();
         if let Some(attempts) = self.attempts.get_mut(&partition) {
+            self.queued -= usize::from(attempts.is_queued());
             attempts.due_ms = None;
-            self.queued -= usize::from(attempts.made == 0);
         }
         self.under_way = Some(partition);
         Some(partition)
@@ -235,6 +251,24 @@ mod tests {
         unopened.queue(p(3), Rank::Ordinary);
         unopened.forget(p(3));
         assert_eq!(unopened.queued(), 0);
+    }
+
+    #[test]
+    fn what_waits_for_its_place_has_not_failed_and_keeps_nobody_from_his_turn() {
+        let mut unopened = Unopened::default();
+        unopened.postpone(p(0), 10);
+        unopened.queue(p(1), Rank::Ordinary);
+        assert_eq!((unopened.queued(), unopened.len(), unopened.offline()), (1, 2, 0));
+        for (now_ms, expected) in [(9, p(1)), (10, p(0))] {
+            assert_eq!(unopened.begin_due(now_ms), Some(expected));
+            unopened.ended();
+        }
+        unopened.postpone(p(0), 20);
+        assert_eq!((unopened.queued(), unopened.has_failed(p(0)), unopened.begin_due(19)), (0, false, None));
+        unopened.failed(p(0), 20);
+        assert!(unopened.has_failed(p(0)));
+        unopened.postpone(p(0), 30);
+        assert_eq!((unopened.has_failed(p(0)), unopened.forget(p(0)), unopened.len()), (true, 1, 1));
     }
 
     fn p(partition: i32) -> TopicIdPartition {

@@ -13,6 +13,8 @@ use tarn_tests::tools::{kcat, python_program};
 use tarn_tests::waiting::until;
 use tempfile::TempDir;
 
+use crate::told::{Told, acknowledged, batches};
+
 const TOPICS: [&str; 3] = ["first", "second", "third"];
 /// The producer's own patience is twice as long.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -47,11 +49,14 @@ fn kill_again_and_again(kills: usize) {
     TOPICS.iter().for_each(|topic| tarn.create_topic(topic, 1));
     let stop = files.path().join("stop");
     let mut producer = producer(&tarn, &stop, &files.path().join("producer.log"));
+    // How much was acknowledged, and what the node had said, when it was killed.
+    let mut killed_at = Vec::with_capacity(kills);
     for kill in 0..kills {
         // More of them each time, so that a kill meets the log at every point.
         let wanted = acknowledged(&producer.output()) + 20 + kill % 7 * 30;
         until("acknowledgements", LIMIT, || acknowledged(&producer.output()) >= wanted);
         tarn.kill();
+        killed_at.push((acknowledged(&producer.output()), tarn.output().lines().count()));
         tarn.start_again();
     }
     File::create(&stop).expect("it is ours");
@@ -59,45 +64,36 @@ fn kill_again_and_again(kills: usize) {
     let said = producer.output();
     assert!(said.ends_with("ended\n"), "{}", said.lines().last().unwrap_or_default());
 
-    for topic in TOPICS {
-        let stored = stored(&tarn, topic);
-        let acknowledged = acknowledgements(&said, topic);
-        assert!(acknowledged.len() >= kills * 6, "{topic}: {} acknowledged", acknowledged.len());
-        for (offset, value) in &acknowledged {
-            assert_eq!(stored.get(offset), Some(value), "{topic}, offset {offset}");
-        }
-        // The producer writes its numbers in order, in turn to each topic, and gives none up.
-        let numbers: Vec<usize> = stored.values().map(|value| number(value)).collect();
-        let expected: Vec<usize> = (0..numbers.len()).map(|turn| numbers[0] + turn * TOPICS.len()).collect();
-        assert_eq!(numbers, expected, "{topic}");
-        let unsaid: Vec<_> = stored.iter().filter(|(offset, _)| !acknowledged.contains_key(offset)).collect();
-        let of_them: Vec<_> =
-            said.lines().filter(|line| unsaid.iter().any(|(_, value)| line.ends_with(*value))).collect();
-        assert!(
-            unsaid.is_empty(),
-            "{topic}: not acknowledged where they are: {unsaid:?}; said was {of_them:?}"
-        );
+    let given_up: Vec<&str> = said.lines().filter(|line| line.starts_with("failed ")).collect();
+    let stored = TOPICS.map(|topic| stored(&tarn, topic));
+    let faults: Vec<String> =
+        TOPICS.iter().zip(&stored).filter_map(|(topic, stored)| fault(topic, stored, &said, kills)).collect();
+    if !faults.is_empty() || !given_up.is_empty() {
+        let kept = files.keep();
+        let shown: String = TOPICS.map(|topic| batches(&tarn.data().join(format!("{topic}-0")))).concat();
+        std::fs::write(kept.join("batches"), shown).expect("it is ours");
+        std::fs::write(kept.join("tarn.log"), tarn.output()).expect("it is ours");
+        std::fs::write(kept.join("kills"), format!("{killed_at:?}")).expect("it is ours");
+        panic!("{faults:#?}, given up: {given_up:?}; what was said, and the batches, are in {}", kept.display());
     }
+}
+
+/// What is wrong with a topic after that.
+fn fault(topic: &str, stored: &BTreeMap<i64, String>, said: &str, kills: usize) -> Option<String> {
+    let told = Told::of(topic, said);
+    assert!(told.len() >= kills * 6, "{topic}: {} acknowledged", told.len());
+    // The producer writes its numbers in order, in turn to each topic, and gives none up.
+    let numbers: Vec<usize> = stored.values().map(|value| number(value)).collect();
+    let expected: Vec<usize> = (0..numbers.len()).map(|turn| numbers[0] + turn * TOPICS.len()).collect();
+    let misplaced = numbers.iter().zip(&expected).find(|(number, expected)| number != expected);
+    let misplaced = misplaced.map(|(number, expected)| format!("{number} is where {expected} should be"));
+    told.fault(stored).or(misplaced).map(|fault| format!("{topic}: {fault}"))
 }
 
 fn producer(tarn: &Tarn, stop: &Path, log: &Path) -> Process {
     let mut command = python_program("steady_librdkafka.py");
     command.arg(tarn.bootstrap()).arg(stop).args(TOPICS);
     Process::spawn("steady_librdkafka.py", command, log)
-}
-
-fn acknowledged(said: &str) -> usize {
-    said.lines().filter(|line| line.starts_with("acked ")).count()
-}
-
-/// The offsets and values that were acknowledged to the producer.
-fn acknowledgements(said: &str, topic: &str) -> BTreeMap<i64, String> {
-    let parsed = said.lines().filter_map(|line| {
-        let words: Vec<&str> = line.split(' ').collect();
-        let ["acked", of, _, offset, value] = words[..] else { return None };
-        (of == topic).then(|| (offset.parse().expect("an offset"), value.to_string()))
-    });
-    parsed.collect()
 }
 
 /// What the topic holds, by offset.

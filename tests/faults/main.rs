@@ -5,3 +5,4 @@ mod bad_mirror;
 mod failed_dir;
 mod full_disk;
 mod killed;
+mod told;

@@ -28,10 +28,17 @@ impl Partitions {
         let mut produced = Vec::with_capacity(request.items.len());
         let mut open = Vec::new();
         for (partition, batch) in &request.items {
+            let header = batch.batch.header();
             let Some(replica) = self.replicas.get_mut(partition) else {
-                produced.push(Produced::failed(*partition, absence(*partition), None));
+                let error = absence(*partition);
+                self.turned_away.note(*partition, header, error, now);
+                produced.push(Produced::failed(*partition, error, None));
                 continue;
             };
+            if let Some(error) = self.turned_away.before(*partition, header, now) {
+                produced.push(Produced::failed(*partition, error, None));
+                continue;
+            }
             let result = replica.append(batch, request.acks, now);
             self.traffic.produced(partition.topic_id, batch, result.as_ref());
             let outcome = Produced::from_result(replica, result.as_ref());

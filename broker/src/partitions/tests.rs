@@ -38,6 +38,23 @@ fn acks_all_needs_the_minimum_of_replicas_in_sync_and_appends_nothing_without() 
 }
 
 #[test]
+fn what_comes_behind_a_batch_that_found_no_log_is_taken_after_it() {
+    let mut world = World::new(Rules { min_in_sync: 1, flush: FlushPolicy::None });
+    let produce = |world: &mut World, sequence| {
+        let batch = BatchBuilder::new(Offset(0), Compression::None);
+        let batch = batch.producer(ProducerId(7), ProducerEpoch(0), Sequence(sequence));
+        let produced = at_once(&mut world.send_batch(0, record_in(batch), Acks::Leader)).expect("it is answered");
+        (produced.error, produced.base_offset.0)
+    };
+    let turned_away = (ErrorCode::NOT_LEADER_OR_FOLLOWER, -1);
+    assert_eq!(produce(&mut world, 3), turned_away);
+    world.lead(0, ALONE);
+    assert_eq!(produce(&mut world, 4), turned_away, "a producer of which nothing is known may begin anywhere");
+    assert_eq!(world.replica(0).log().end(), Offset(0));
+    assert_eq!([3, 4, 5].map(|sequence| produce(&mut world, sequence)), [0, 1, 2].map(|at| (ErrorCode::NONE, at)));
+}
+
+#[test]
 fn below_the_minimum_in_sync_nothing_new_is_seen_until_replicas_are_back() {
     let mut world = World::new(Rules { min_in_sync: 2, flush: FlushPolicy::None });
     let alone = Leadership { epoch: Epoch(1), replicas: 3, in_sync: 1 };
@@ -457,8 +474,12 @@ impl World {
 
     /// Sends one record; where it is to be answered.
     fn send(&mut self, partition: i32, acks: Acks) -> Reply<Vec<Produced>> {
+        self.send_batch(partition, one_record(), acks)
+    }
+
+    fn send_batch(&mut self, partition: i32, batch: ClientBatch, acks: Acks) -> Reply<Vec<Produced>> {
         let (slot, answer) = reply();
-        let items = vec![(self.partition(partition), one_record())];
+        let items = vec![(self.partition(partition), batch)];
         let request = AppendRequest { items, acks, deadline_ms: 1000, reply: slot };
         self.partitions.append(request, NOW, |_| ErrorCode::NOT_LEADER_OR_FOLLOWER);
         answer
@@ -526,7 +547,11 @@ fn at_once(answer: &mut Reply<Vec<Produced>>) -> Option<Produced> {
 }
 
 fn one_record() -> ClientBatch {
-    let mut batch = BatchBuilder::new(Offset(0), Compression::None).timestamp(NOW);
+    record_in(BatchBuilder::new(Offset(0), Compression::None))
+}
+
+fn record_in(batch: BatchBuilder) -> ClientBatch {
+    let mut batch = batch.timestamp(NOW);
     batch.add(&Record { value: Some(b"value"), timestamp: NOW, ..Record::default() });
     let rules = ProduceRules {
         max_batch_bytes: 1000,

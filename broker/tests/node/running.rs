@@ -228,6 +228,16 @@ impl Client {
         R::Response::decode(&mut cursor, version).expect("a response")
     }
 
+    /// The responses to requests of one kind that come until the node closes the connection.
+    pub(crate) fn receive_all<R: Request>(&mut self, version: i16) -> Vec<R::Response> {
+        let mut responses = Vec::new();
+        // A node that closes what it has not read all of resets it.
+        while let Ok(1..) = self.stream.peek(&mut [0]) {
+            responses.push(self.receive::<R>(version));
+        }
+        responses
+    }
+
     /// Makes a topic.
     pub(crate) fn create(&mut self, topic: &str, partitions: i32, configs: &[(&str, &str)]) {
         let configs = configs.iter();

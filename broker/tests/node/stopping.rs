@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tarn_broker::{Broker, StartError};
-use tarn_wire::messages::FeatureLevelRecord;
+use tarn_wire::messages::{FeatureLevelRecord, ProduceRequest};
 
 use crate::running::{self, Running};
 
@@ -21,6 +21,21 @@ fn a_stop_leaves_checkpoints_of_everything_and_a_clean_mark() {
     for checkpoint in ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"] {
         assert_eq!(lines(files.path(), checkpoint), ["lazy 0 3", "t 0 3"], "{checkpoint}");
     }
+}
+
+/// What was not answered its producer sends again, and after a start a log knows the last batch of each alone.
+#[test]
+fn what_was_appended_before_a_stop_was_answered() {
+    let node = Running::new("");
+    let mut client = node.client();
+    client.create("t", 1, &[]);
+    assert_eq!(client.produce("t", -1, 10).error_code, 0);
+    (0..500).for_each(|_| client.send(9, &running::produce("t", -1, 10)));
+    let files = node.stop();
+    let answers = client.receive_all::<ProduceRequest>(9);
+    let errors = answers.iter().map(|answer| answer.responses[0].partition_responses[0].error_code);
+    let taken = 1 + errors.filter(|error| *error == 0).count();
+    assert_eq!(lines(files.path(), "recovery-point-offset-checkpoint"), [format!("t 0 {taken}")]);
 }
 
 #[test]

@@ -7,6 +7,8 @@
 //! Invariants:
 //! * the service sees the requests of a connection one after the other, in order;
 //! * answers leave in the order of their requests;
+//! * once the server stops, no request is begun, and those that were have some time for their answers: who is not
+//!   answered does not know what became of his request, and sends it again;
 //! * nothing that a client sends ends more than its own connection.
 
 use std::fmt;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
+use futures_lite::future;
 use futures_util::future::LocalBoxFuture;
 use tarn_runtime::socket::Socket;
 use tarn_runtime::{now, sleep, yield_if_needed};
@@ -31,6 +34,7 @@ use crate::pipeline::{Due, Pipeline};
 use crate::progress::{Budget, Progress, Reading, Stillness};
 use crate::response::{FrameWriter, WriteError};
 use crate::service::{Answer, ConnectionInfo, InboundRequest, Outcome, Service};
+use crate::stopping::Stopping;
 use crate::versions::{self, ApiRanges};
 
 /// What all connections of a core share.
@@ -39,6 +43,7 @@ pub(crate) struct Shared<S> {
     pub(crate) limits: ConnectionLimits,
     pub(crate) budget: Arc<MemoryBudget>,
     pub(crate) metrics: Arc<TransportMetrics>,
+    pub(crate) stopping: Stopping,
 }
 
 /// Why a connection ended.
@@ -46,6 +51,8 @@ pub(crate) struct Shared<S> {
 pub(crate) enum Ended {
     /// The client closed it.
     ByClient,
+    /// The server stops, and has answered what was asked before.
+    ByServer,
     /// The network did.
     Broken(std::io::Error),
     /// What the client sent is no request that is served here.
@@ -141,8 +148,14 @@ impl<S: Service> Connection<S> {
         loop {
             self.pipeline.room().await;
             yield_if_needed().await;
+            let stopped = async {
+                self.shared.stopping.said().await;
+                None
+            };
             let limit = || self.shared.limits.max_request_bytes;
-            let taken = match frames.next(limit, &self.progress).await {
+            let next = async { Some(frames.next(limit, &self.progress).await) };
+            let Some(frame) = future::or(stopped, next).await else { return Ended::ByServer };
+            let taken = match frame {
                 Ok(Some(frame)) => self.take(frame),
                 Ok(None) | Err(FrameError::CutShort { .. }) => return Ended::ByClient,
                 Err(FrameError::Io(error)) => return Ended::Broken(error),
@@ -252,6 +265,7 @@ impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Ended::ByClient => f.write_str("the client closed it"),
+            Ended::ByServer => f.write_str("the server stops"),
             Ended::Broken(error) => write!(f, "it broke: {error}"),
             Ended::Malformed(why) => write!(f, "the client does not speak the protocol: {why}"),
             Ended::Still(Stillness::Idle(time)) => write!(f, "no request came for {time:?}"),
@@ -295,6 +309,7 @@ mod tests {
                 limits: ConnectionLimits::default(),
                 budget: MemoryBudget::unlimited(),
                 metrics: Arc::default(),
+                stopping: Stopping::default(),
             };
             size_of_val(&serve(socket, Rc::new(info), Rc::new(shared)))
         });

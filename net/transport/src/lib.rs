@@ -22,6 +22,7 @@ mod response;
 pub mod security;
 pub mod server;
 pub mod service;
+mod stopping;
 pub mod versions;
 
 pub use budget::{MemoryBudget, Permit};

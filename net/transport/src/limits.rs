@@ -20,6 +20,8 @@ pub struct ConnectionLimits {
     /// The requests of one connection that may wait for their answers; beyond it the connection is not
     /// read.
     pub pipeline_depth: usize,
+    /// How long a connection on which answers are due stays open once the server stops.
+    pub stop_grace: Duration,
 }
 
 impl Default for ConnectionLimits {
@@ -30,6 +32,7 @@ impl Default for ConnectionLimits {
             max_connections: i32::MAX as usize,
             max_per_ip: i32::MAX as usize,
             pipeline_depth: 32,
+            stop_grace: Duration::from_secs(1),
         }
     }
 }

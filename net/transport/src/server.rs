@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_lite::future;
 use tarn_runtime::channel::{Flag, LocalNotify, Receiver};
 use tarn_runtime::socket::Socket;
-use tarn_runtime::{Queue, catch_panics, now, spawn};
+use tarn_runtime::{Queue, catch_panics, now, sleep, spawn};
 
 use crate::admission::Seat;
 use crate::budget::MemoryBudget;
@@ -22,6 +22,7 @@ use crate::listener::{Accepted, ListenerName};
 use crate::metrics::TransportMetrics;
 use crate::remarks::{Reason, Remark, Remarks};
 use crate::service::{ConnectionId, ConnectionInfo, Service};
+use crate::stopping::Stopping;
 
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
 
@@ -31,13 +32,11 @@ pub struct Server<S> {
     open: Rc<Open>,
 }
 
-/// The connections that are open, and the word to end them.
+/// The connections that are open.
 #[derive(Default)]
 struct Open {
     count: Cell<usize>,
     closed: LocalNotify,
-    stopping: Cell<bool>,
-    stop: LocalNotify,
     remarks: RefCell<Remarks<Reason>>,
 }
 
@@ -49,12 +48,12 @@ impl<S: Service> Server<S> {
         budget: Arc<MemoryBudget>,
         metrics: Arc<TransportMetrics>,
     ) -> Server<S> {
-        let shared = Rc::new(Shared { service, limits, budget, metrics });
+        let shared = Rc::new(Shared { service, limits, budget, metrics, stopping: Stopping::default() });
         Server { shared, open: Rc::default() }
     }
 
-    /// Serves what comes in through `sockets` until `stop` is raised; then closes every connection and
-    /// waits until their tasks have ended.
+    /// Serves what comes in through `sockets` until `stop` is raised; then closes every connection, as
+    /// [`Server::close_all`] does.
     pub async fn run(&self, mut sockets: Receiver<Accepted>, stop: Flag) {
         let stopped = async {
             stop.raised().await;
@@ -79,10 +78,10 @@ impl<S: Service> Server<S> {
         self.open.count.get()
     }
 
-    /// Closes every connection and waits until their tasks have ended.
+    /// Reads no more requests, and closes each connection when what was asked on it is answered, or
+    /// `ConnectionLimits::stop_grace` is over. Waits until their tasks have ended.
     pub async fn close_all(&self) {
-        self.open.stopping.set(true);
-        self.open.stop.notify_all();
+        self.shared.stopping.say();
         loop {
             let closed = self.open.closed.wait();
             if self.open.count.get() == 0 {
@@ -93,7 +92,7 @@ impl<S: Service> Server<S> {
     }
 
     fn begin(&self, accepted: Accepted) {
-        if self.open.stopping.get() {
+        if self.shared.stopping.is_said() {
             return;
         }
         let Accepted { socket, listener, peer, seat } = accepted;
@@ -105,11 +104,12 @@ impl<S: Service> Server<S> {
         let shared = Rc::clone(&self.shared);
         spawn(Queue::Network, async move {
             let stopped = async {
-                guard.open.stopped().await;
+                shared.stopping.said().await;
+                sleep(shared.limits.stop_grace).await;
                 Ok(None)
             };
             // Boxed, because a future that is moved into another takes its room twice.
-            let serving = Box::pin(serve(socket, Rc::clone(&info), shared));
+            let serving = Box::pin(serve(socket, Rc::clone(&info), Rc::clone(&shared)));
             let served = async { catch_panics(serving).await.map(Some) };
             match future::or(stopped, served).await {
                 Ok(ended) => guard.report(&info, ended.as_ref()),
@@ -127,14 +127,6 @@ impl<S: Service> Server<S> {
 }
 
 impl Open {
-    /// Waits for the word to end.
-    async fn stopped(&self) {
-        let word = self.stop.wait();
-        if !self.stopping.get() {
-            word.await;
-        }
-    }
-
     fn may_say(&self, reason: Reason) -> Option<Remark> {
         self.remarks.borrow_mut().may_say(reason, now())
     }
@@ -161,7 +153,7 @@ impl OpenGuard {
     fn report(&self, info: &ConnectionInfo, ended: Option<&Ended>) {
         let ConnectionInfo { id, peer, listener, .. } = info;
         let Some(ended) = ended else {
-            tracing::debug!(%id, %peer, %listener, "connection closed: the server stops");
+            tracing::debug!(%id, %peer, %listener, "connection closed: the server stops, and answers are due");
             return;
         };
         let reason = match ended {
@@ -169,7 +161,7 @@ impl OpenGuard {
                 self.metrics.connections_closed_idle.add(1);
                 None
             }
-            Ended::ByClient | Ended::Broken(_) => None,
+            Ended::ByClient | Ended::ByServer | Ended::Broken(_) => None,
             Ended::Malformed(_) => {
                 self.metrics.connections_closed_malformed.add(1);
                 Some(Reason::Malformed)

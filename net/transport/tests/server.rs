@@ -356,8 +356,28 @@ fn a_full_node_lets_the_next_connection_wait() {
 }
 
 #[test]
+fn what_was_asked_before_a_stop_is_answered_and_nothing_after_it() {
+    let limits = ConnectionLimits { stop_grace: PATIENCE, ..ConnectionLimits::default() };
+    let mut world = World::start(limits);
+    let (mut idle, mut peer) = (world.connect(), world.connect());
+    idle.send(ECHO, 1);
+    assert_eq!(idle.receive(), (1, ECHO.to_owned()));
+    peer.send(GATED, 2);
+    eventually("it is taken", || world.state.calls.load(Ordering::SeqCst) == 2);
+    world.begin_stop();
+    assert_eq!(idle.assert_closed(), 0);
+    peer.send(ECHO, 3);
+    world.state.gate.raise();
+    assert_eq!(peer.receive(), (2, GATED.to_owned()));
+    assert_eq!(peer.assert_closed(), 0);
+    world.stop();
+    assert_eq!(world.state.calls.load(Ordering::SeqCst), 2);
+}
+
+#[test]
 fn stopping_closes_every_connection() {
-    let mut world = World::start(ConnectionLimits::default());
+    let limits = ConnectionLimits { stop_grace: Duration::from_millis(1), ..ConnectionLimits::default() };
+    let mut world = World::start(limits);
     let (mut idle, mut parked) = (world.connect(), world.connect());
     idle.send(ECHO, 1);
     assert_eq!(idle.receive(), (1, ECHO.to_owned()));

@@ -37,3 +37,6 @@ pub const CLEANED_PIECE_BYTES: usize = 1 << 20;
 
 /// The most segments whose ages retention looks up at once.
 pub const AGES_READ_AT_ONCE: usize = 64;
+
+/// How far below the first segment that a recovery checks it looks for batches that may be sent again.
+pub const SENT_AGAIN_OFFSETS: i64 = 10_000;

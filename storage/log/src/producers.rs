@@ -166,6 +166,15 @@ impl ProducerStates {
         self.unreplicated = kept.map(|(&first, &marker)| (first, marker)).collect();
     }
 
+    /// Takes over which batches `others` remember of a producer, where its last one is the same and they know of more.
+    pub(crate) fn remember_batches_of(&mut self, others: &ProducerStates) {
+        for (id, producer) in &mut self.producers {
+            if let Some(other) = others.get(*id) {
+                producer.remember_batches_of(other);
+            }
+        }
+    }
+
     /// The producers, by id.
     pub fn iter(&self) -> impl Iterator<Item = (ProducerId, &Producer)> + '_ {
         self.producers.iter().map(|(&id, producer)| (id, &**producer))
@@ -298,6 +307,28 @@ pub(crate) mod tests {
         states.update(&in_transaction(data(1, 0, 0, 1, 0)), None);
         assert_eq!(states.update(&marker(1, 0, 1), None), None);
         assert_eq!(states.first_unstable(), Some(Offset(0)));
+    }
+
+    #[test]
+    fn batches_before_the_last_are_learnt_from_who_knows_the_same_last_one() {
+        let of = |batches: &[BatchHeader]| {
+            let mut states = ProducerStates::default();
+            batches.iter().for_each(|batch| drop(states.update(batch, None)));
+            states
+        };
+        let (first, last) = (data(1, 0, 0, 4, 9), data(1, 0, 4, 2, 14));
+        for (others, known) in [
+            (of(&[first, last]), 2),
+            (of(&[first]), 1),
+            (of(&[first, data(1, 0, 4, 2, 20)]), 1),
+            (of(&[data(1, 1, 0, 4, 9), data(1, 1, 4, 2, 14)]), 1),
+            (of(&[data(2, 0, 0, 4, 9), data(2, 0, 4, 2, 14)]), 1),
+        ] {
+            let mut states = of(&[last]);
+            states.remember_batches_of(&others);
+            assert_eq!(states.get(ProducerId(1)).unwrap().batches().len(), known, "{others:?}");
+            assert_eq!(states.len(), 1);
+        }
     }
 
     #[test]

@@ -93,6 +93,11 @@ impl World {
         Peer { stream }
     }
 
+    /// Has the node stop, and does not wait for it.
+    pub(crate) fn begin_stop(&self) {
+        self.stop.raise();
+    }
+
     /// Stops the node and waits for it.
     pub(crate) fn stop(&mut self) {
         self.stop.raise();

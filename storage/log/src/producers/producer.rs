@@ -114,6 +114,14 @@ impl Producer {
         self.last_timestamp = Timestamp(stored.max_timestamp);
     }
 
+    /// Takes over the batches that another state of the same producer remembers, where it knows of more before the last.
+    pub(super) fn remember_batches_of(&mut self, other: &Producer) {
+        let last = |producer: &Producer| producer.last_batch().map(|batch| (batch.last_sequence, batch.last_offset));
+        if other.epoch == self.epoch && last(other) == last(self) && other.remembered > self.remembered {
+            (self.batches, self.remembered) = (other.batches, other.remembered);
+        }
+    }
+
     /// Opens a transaction; false where one is open already.
     pub(super) fn begin_transaction(&mut self, first_offset: Offset) -> bool {
         let begins = self.transaction_start().is_none();

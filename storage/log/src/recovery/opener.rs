@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use tarn_record::{BatchHeader, ControlRecord, Offset, Timestamp};
 
-use super::replay::load_producers;
+use super::replay::{load_producers, remember_batches_below};
 use super::{Listing, RecoveryReport};
 use crate::epochs::EpochHistory;
 use crate::error::{LogError, sync_failed};
@@ -111,6 +111,7 @@ impl<'a> Opener<'a> {
         self.read_epochs()?;
         self.log.epochs.truncate_to(recovery_point);
         self.log.producers = load_producers(self.log, self.listing, base)?;
+        remember_batches_below(self.log, base);
         for index in first..self.log.segments.len() {
             if index > first {
                 self.log.end = self.log.end.max(self.log.segments[index].base());

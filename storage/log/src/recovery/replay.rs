@@ -8,6 +8,7 @@ use tarn_record::Offset;
 use super::Listing;
 use crate::error::LogError;
 use crate::home::{Home, Kind};
+use crate::limits::SENT_AGAIN_OFFSETS;
 use crate::log::{Log, LogBatches};
 use crate::producers::ProducerStates;
 use crate::segment::Segment;
@@ -97,6 +98,21 @@ pub(super) fn load_producers(
     let (states, snapshot) = ProducersBelow::of(log, end).build_from(&log.home, listing)?;
     log.dirt.snapshot = snapshot;
     Ok(states)
+}
+
+/// Adds to the producer states as of `end` the batches before each producer's last one: a snapshot has no more than
+/// that, and what a crash kept from being answered is sent again.
+pub(super) fn remember_batches_below(log: &mut Log, end: Offset) {
+    if log.producers.is_empty() {
+        return;
+    }
+    let mut newest = ProducerStates::default();
+    // They are below what is checked: where they cannot be read, the snapshot's are enough to go on with.
+    let _ = log.batches(end.plus(-SENT_AGAIN_OFFSETS), end).visit(|header, control| {
+        newest.update(header, control);
+        ControlFlow::Continue(())
+    });
+    log.producers.remember_batches_of(&newest);
 }
 
 /// Removes the snapshots above an offset: they are of another history.

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use tarn_log::checkpoints::{CleanShutdown, OffsetCheckpoint};
 use tarn_log::{Descriptors, Fault, FirstBatch, Log, LogConfig, LogDir, LogDirError, Opening, RealDisk};
-use tarn_record::{Epoch, Offset, Outcome, PartitionIndex, ValidBatch};
+use tarn_record::{Epoch, Offset, Outcome, PartitionIndex, TimestampType, ValidBatch};
 
 use crate::world::*;
 
@@ -83,6 +83,34 @@ fn producers_survive_a_clean_stop_and_a_crash() {
         assert_eq!(known(&log), before);
         log.delete().unwrap();
     }
+}
+
+/// What a producer has under way when a crash comes is sent again, though the log has rolled in between.
+#[test]
+fn batches_that_are_sent_again_after_a_crash_are_known_across_segments() {
+    let world = World::new(segments_of(500));
+    let mut log = world.create();
+    let sent = |number: i64| Idempotent { id: 7, epoch: 0, sequence: 2 * number as i32, transactional: false };
+    let append = |log: &mut Log, number: i64| {
+        let batch = client_of(sent(number).batch(0, 2, -1));
+        log.append_as_leader(&batch, Epoch(0), TimestampType::CreateTime, NOW)
+    };
+    let mut rolled = 0;
+    while log.segment_count() < 3 {
+        append(&mut log, rolled).unwrap();
+        rolled += 1;
+    }
+    flush(&mut log);
+    let end = log.end();
+    drop(log);
+    let mut log = world.open_unclean(end.0).0;
+    assert_eq!(log.segment_count(), 3, "the newest has the last batch alone");
+    for number in rolled - 5..rolled {
+        let appended = append(&mut log, number).unwrap();
+        assert_eq!(appended.duplicate_of.map(|(first, _)| first), Some(Offset(2 * number)), "{number}");
+    }
+    assert_eq!(append(&mut log, rolled - 6).unwrap_err().code(), 45, "it is too old for one that is under way");
+    assert_eq!((append(&mut log, rolled).unwrap().first, log.end()), (end, end.plus(2)));
 }
 
 #[test]
