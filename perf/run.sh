@@ -15,7 +15,12 @@ Usage: perf/run.sh mirror [--records N | --gb GB] [--partitions N] [--rounds N] 
        perf/run.sh partitions [--topics N] [--partitions N] [--rounds N] [--json]
        perf/run.sh produce [--records-mb N] [--rounds N] [--peers LIST] [--acks LIST] [--codec LIST] [--warm-mb N]
                            [--record-bytes N] [--batch-bytes N] [--connections N] [--partitions N] [--json]
-       perf/run.sh consume [--consumers LIST] [--response-bytes N] [--sessions] and those above, but --acks and --warm-mb
+       perf/run.sh produce --small, and those above
+       perf/run.sh consume [--consumers LIST] [--read-mb N] [--response-bytes N] [--sessions], and those of produce
+                           but --acks and --warm-mb
+       perf/run.sh tail    [--consumers LIST] [--mb-per-second LIST] [--seconds N] [--rounds N] [--peers LIST] [--json]
+       perf/run.sh latency [--percent N | --rate N] [--seconds N] [--consumers N] [--acks ACKS] [--rounds N] [--json]
+       perf/run.sh flush   [--policies LIST] [--producers LIST] [--seconds N] [--rounds N] [--json]
 
   mirror  copies a backlog of 1 KiB records from one Apache Kafka 4.4, in turn by Tarn, by MirrorMaker 2 (4.3.1,
           tuned) into another Kafka 4.4, and by a loop that only receives, checks CRCs and writes. Prints MB/s
@@ -30,9 +35,15 @@ Usage: perf/run.sh mirror [--records N | --gb GB] [--partitions N] [--rounds N] 
           clean stop, of a start after it and of one after SIGKILL, milliseconds of answers about all. About 5 minutes.
   produce  clients with five requests under way fill a topic: Tarn, an Apache Kafka 4.4, and a loop that only
           receives, checks CRCs and writes. Prints MB/s, CPU-seconds of the server per GB, requests per
-          CPU-second, and their ratios. About 5 minutes.
+          CPU-second, and their ratios. About 5 minutes. With --small each batch is one value of 100 bytes.
   consume  clients read a topic that is in memory: the same two, and a loop that sends a file with sendfile.
           About 3 minutes.
+  tail    clients read the end of a topic that others write to at a fixed rate: the same three. Prints CPU-seconds
+          of the server per GB read, and which of them are the consumers'. About 5 minutes.
+  latency from the moment when a batch is due to a consumer that has it, at 20 % of what an Apache Kafka 4.4 can do
+          at most: Tarn and this Kafka. Prints milliseconds. About 6 minutes.
+  flush   appends that are flushed before they are acknowledged, against a loop that writes the same bytes and calls
+          fdatasync. Prints appends and syncs a second. About 6 minutes.
 
 Builds Tarn, and installs what is missing where it may, or says how. TARN_BIN names a tarn that is built
 already, TARN_KIT another directory for jars. Each option: perf/run.sh mirror --help.
@@ -41,7 +52,7 @@ USAGE
 }
 
 case ${1:-} in
-mirror | lag | failover | restart | partitions | produce | consume) ;;
+mirror | lag | failover | restart | partitions | produce | consume | tail | latency | flush) ;;
 -h | --help)
     usage
     exit 0
@@ -68,8 +79,8 @@ done
     if [ -z "${TARN_BIN:-}" ]; then cargo build --release -q -p tarn; fi
     bash tests/needs.sh packages
     case $run in
-    partitions) ;;
-    failover | restart | produce | consume) bash perf/prepare.sh ;;
+    partitions | flush) ;;
+    failover | restart | produce | consume | tail | latency) bash perf/prepare.sh ;;
     *) bash perf/prepare.sh mirrormaker ;;
     esac
 } >&2

@@ -13,6 +13,7 @@ mod listening;
 mod registration;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -32,7 +33,7 @@ pub use error::StartError;
 use self::cores::{Plan, Started};
 use crate::admin::{AdminThread, Watched};
 use crate::cleaning::Cleaners;
-use crate::connections::{connection_limits, inbound_budget};
+use crate::connections::{ConnectionRules, connection_limits, inbound_budget};
 use crate::envelope::{CheckpointEntry, Envelope};
 use crate::flushing::BackgroundFlusher;
 use crate::layout::Layout;
@@ -79,11 +80,12 @@ impl Broker {
             prepare(&config, &mut dirs).inspect_err(|_| directories::leave_as_found(&dirs, None))?;
         let Prepared { cluster_id, layout, limits, acceptor, addresses, .. } = prepared;
         let Prepared { manager, manager_handle, published, registration, controller, .. } = prepared;
-        let Prepared { admin, descriptors, .. } = prepared;
+        let Prepared { admin, descriptors, missing, .. } = prepared;
         let registered = registration::register(&config, &dirs, &controller.handle, &addresses, &cluster_id);
         let ready = registered.and_then(|broker_epoch| {
-            let log_dirs = LogDirs::new(dirs.clone(), config.log_dirs.len())
+            let log_dirs = LogDirs::new(dirs.clone(), config.log_dirs.len() - missing.len())
                 .map_err(|(dir, cause)| StartError::LogDir { dir, cause })?;
+            let log_dirs = log_dirs.without(missing);
             let flusher = BackgroundFlusher::start().map_err(StartError::Machine)?;
             Ok((broker_epoch, log_dirs, flusher))
         });
@@ -98,10 +100,13 @@ impl Broker {
         };
         let image = registration::wait_until_registered(&config, registration);
         directories::put_strays_aside(&log_dirs, &image);
+        directories::note_missing(&log_dirs, &image, config.node_id);
         let (log_dirs, controlling) = (Arc::new(log_dirs), controller.handle.clone());
-        let shown = Shown { metrics: CoreMetrics::of_cores(layout.cores.len()), loggers };
+        let listeners: Vec<_> = config.listeners.iter().map(|one| one.name.as_str().into()).collect();
+        let shown = Shown { metrics: CoreMetrics::of_cores(layout.cores.len(), &listeners), loggers };
         let node = Node::new(config, cluster_id, log_dirs, controlling, flusher, shown);
         node.set_mirrors(manager_handle.clone());
+        node.set_connection_rules(ConnectionRules::new(acceptor.admission().clone()));
         let plan = Plan {
             budget: inbound_budget(node.config(), layout.cores.len()),
             node: Arc::new(node),
@@ -196,6 +201,7 @@ struct Prepared {
     controller: Running,
     admin: Option<AdminThread>,
     descriptors: Arc<Descriptors>,
+    missing: Vec<PathBuf>,
 }
 
 /// Counts the CPUs, takes the directories, then the ports, and starts the controller.
@@ -207,7 +213,7 @@ fn prepare(config: &Arc<ServerConfig>, dirs: &mut Vec<Arc<LogDir>>) -> Result<Pr
     let descriptors = Descriptors::new(directories::descriptors_for_segments(files));
     let layout = Layout::of(config, &machine::available_cpus().map_err(StartError::Machine)?)?;
     directories::refuse_exports_among_logs(config)?;
-    let cluster_id = directories::open_dirs(config, &descriptors, dirs)?;
+    let directories::Opened { cluster_id, missing } = directories::open_dirs(config, &descriptors, dirs)?;
     directories::refuse_lost_metadata(config, dirs)?;
     let limits = connection_limits(config);
     let acceptor = listening::bind(config, &limits)?;
@@ -234,6 +240,7 @@ fn prepare(config: &Arc<ServerConfig>, dirs: &mut Vec<Arc<LogDir>>) -> Result<Pr
         controller,
         admin,
         descriptors,
+        missing,
     })
 }
 

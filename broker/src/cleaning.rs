@@ -19,7 +19,7 @@ mod throttle;
 pub use candidates::{Candidate, Candidates};
 pub use cleaners::Cleaners;
 pub use ledger::Ledger;
-pub use numbers::CleanerNumbers;
+pub use numbers::{CleanerNumbers, LastRound, Uncleanable};
 pub use owner::{Begun, CleanCall, Ended, Swap};
 pub(crate) use owner::{answer, configure, ended, follow, forget, opened, pause, was_truncated};
 pub use round::Outcome;

@@ -1,18 +1,18 @@
 //! Closing logs in order: at the stop of the node, and where another broker leads a partition now.
 //!
 //! At the stop a log that is being copied is copied no further, and one that is being opened again is waited
-//! for, so that none comes after the last. What was produced is flushed and answered, while no connection is read any
-//! more. Then the replica is given up, so that nothing is appended and
-//! whatever waits on it is answered; then a round of compaction and a flush that is in flight end; only then are the logs closed, all
-//! of a core together, on the thread that may wait for the disk.
+//! for, so that none comes after the last. What was produced is flushed, so that it is answered while no connection is
+//! read any more. Then the replica is given up, so that nothing is appended and whatever waits on it is answered; then
+//! a round of compaction and a flush that is in flight end; only then are the logs closed, all of a core together, on
+//! the thread that may wait for the disk.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use tarn_log::LogError;
-use tarn_runtime::{blocking_sync, timeout};
 use tarn_runtime::channel::ReplySlot;
+use tarn_runtime::{blocking_sync, timeout};
 use tracing::error;
 
 use crate::cleaning;

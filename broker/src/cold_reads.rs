@@ -5,19 +5,22 @@
 //! the other partitions of its session. Owned by the core of the partitions.
 //!
 //! Invariants:
-//! * a session has one lookup of a partition under way at most;
+//! * a session has one lookup of a partition under way at most that is for the offset that it wants now; what becomes of one
+//!   for another offset is nobody's answer;
+//! * what a lookup says of files that the log has no more is not told;
 //! * of a session that is closed, or has forgotten the partition, nothing is kept.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use tarn_log::{ReadOrder, ReadSearch};
-use tarn_record::TopicIdPartition;
-use tarn_runtime::{Queue, blocking_read, spawn};
+use tarn_log::{LogFiles, ReadOrder, ReadSearch};
+use tarn_record::{Offset, TopicIdPartition};
+use tarn_runtime::{DiskId, Queue, blocking_read, now, spawn};
 use tracing::debug;
 
 use crate::core::Core;
 use crate::interest::InterestId;
+use crate::limits::LOOKUPS_OF_CHANGED_MAX;
 use crate::replica::Replica;
 
 /// Lookups of one partition for one session, each of which ended well and left memory without what it had found, after
@@ -27,18 +30,37 @@ const LOOKUPS_IN_VAIN_MAX: u32 = 2;
 /// Who asks once: no session waits for its lookups, and what they bring to memory is found by whoever asks next.
 pub const NOBODY: InterestId = InterestId(u64::MAX);
 
+/// Tells the lookups of a core apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookupNumber(u64);
+
 /// A lookup for a session, to be run beside the core.
 #[derive(Debug)]
 pub struct ColdRead {
-    session: InterestId,
-    partition: TopicIdPartition,
+    asked: Asked,
+    disk: DiskId,
     search: ReadSearch,
+}
+
+/// Whose a lookup is.
+#[derive(Debug)]
+pub struct Asked {
+    /// Who asks.
+    pub session: InterestId,
+    /// For what.
+    pub partition: TopicIdPartition,
+    /// Which of its lookups.
+    pub lookup: LookupNumber,
+    /// In which files.
+    pub files: LogFiles,
 }
 
 impl ColdRead {
     /// Of the log as it is now.
-    pub fn new(session: InterestId, replica: &Replica, order: &ReadOrder) -> ColdRead {
-        ColdRead { session, partition: replica.partition(), search: replica.log().read_search(order) }
+    pub fn new(session: InterestId, lookup: LookupNumber, replica: &Replica, order: &ReadOrder) -> ColdRead {
+        let (partition, log) = (replica.partition(), replica.log());
+        let asked = Asked { session, partition, lookup, files: log.files() };
+        ColdRead { asked, disk: replica.disk(), search: log.read_search(order) }
     }
 }
 
@@ -46,13 +68,14 @@ impl ColdRead {
 #[derive(Debug, Default)]
 pub struct ColdReads {
     by_session: HashMap<InterestId, HashMap<TopicIdPartition, State>>,
+    lookups: u64,
 }
 
 /// What is to be done for a partition that is cold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// To look it up; it counts as under way.
-    LookUp,
+    LookUp(LookupNumber),
     /// Nothing: that is under way.
     Wait,
     /// To tell that it cannot be read.
@@ -66,15 +89,35 @@ pub enum Attempt {
 pub enum LookedUp {
     /// Memory has it.
     Found,
-    /// The disk refused, or the log is not what it was.
+    /// The disk refused.
     Failed,
+    /// However it ended, the log has other files by now.
+    Changed,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct State {
-    lookups: u32,
+    /// What is wanted.
+    offset: Offset,
+    lookup: LookupNumber,
+    /// Those that were in vain, and those that met a change of the log.
+    in_vain: u32,
+    changed: u32,
     /// How the last of them ended, if it has.
     ended: Option<LookedUp>,
+}
+
+impl State {
+    /// What is to be done once no lookup is under way.
+    fn next(&self) -> Attempt {
+        match self.ended {
+            None => Attempt::Wait,
+            Some(LookedUp::Failed) => Attempt::Fail,
+            Some(LookedUp::Changed) if self.changed >= LOOKUPS_OF_CHANGED_MAX => Attempt::Fail,
+            Some(LookedUp::Found) if self.in_vain >= LOOKUPS_IN_VAIN_MAX => Attempt::Read,
+            Some(LookedUp::Found | LookedUp::Changed) => Attempt::LookUp(self.lookup),
+        }
+    }
 }
 
 impl ColdReads {
@@ -84,31 +127,48 @@ impl ColdReads {
     }
 
     /// Memory does not have what a session wants.
-    pub fn attempt(&mut self, session: InterestId, partition: TopicIdPartition) -> Attempt {
+    pub fn attempt(&mut self, session: InterestId, partition: TopicIdPartition, offset: Offset) -> Attempt {
+        let lookup = LookupNumber(self.lookups);
+        let new = State { offset, lookup, in_vain: 0, changed: 0, ended: Some(LookedUp::Found) };
         let known = self.by_session.entry(session).or_default();
-        let state = known.entry(partition).or_insert(State { lookups: 0, ended: Some(LookedUp::Found) });
-        let attempt = match state.ended {
-            None => Attempt::Wait,
-            Some(LookedUp::Failed) => Attempt::Fail,
-            Some(LookedUp::Found) if state.lookups >= LOOKUPS_IN_VAIN_MAX => Attempt::Read,
-            Some(LookedUp::Found) => Attempt::LookUp,
-        };
-        match attempt {
-            Attempt::Wait => {}
-            Attempt::LookUp => *state = State { lookups: state.lookups + 1, ended: None },
-            Attempt::Fail | Attempt::Read => self.forget(session, partition),
+        let state = known.entry(partition).or_insert(new);
+        // Nobody in particular wants no offset in particular.
+        if state.offset != offset && session != NOBODY {
+            *state = new;
         }
-        attempt
+        match state.next() {
+            Attempt::LookUp(_) => {
+                self.lookups += 1;
+                (state.lookup, state.ended) = (lookup, None);
+                Attempt::LookUp(lookup)
+            }
+            Attempt::Wait => Attempt::Wait,
+            told => {
+                self.forget(session, partition);
+                told
+            }
+        }
+    }
+
+    /// True where what a session wants of a partition is being looked up.
+    pub fn is_under_way(&self, session: InterestId, partition: TopicIdPartition, offset: Offset) -> bool {
+        let known = self.by_session.get(&session).and_then(|known| known.get(&partition));
+        known.is_some_and(|state| state.ended.is_none() && state.offset == offset)
     }
 
     /// A lookup has ended.
-    pub fn ended(&mut self, session: InterestId, partition: TopicIdPartition, how: LookedUp) {
-        if session == NOBODY {
-            return self.forget(session, partition);
+    pub fn ended(&mut self, asked: &Asked, how: LookedUp) {
+        if asked.session == NOBODY {
+            return self.forget(asked.session, asked.partition);
         }
-        let known = self.by_session.get_mut(&session).and_then(|known| known.get_mut(&partition));
-        if let Some(state) = known {
-            state.ended = Some(how);
+        let known = self.by_session.get_mut(&asked.session);
+        let state = known.and_then(|known| known.get_mut(&asked.partition));
+        let Some(state) = state.filter(|state| state.lookup == asked.lookup) else { return };
+        state.ended = Some(how);
+        match how {
+            LookedUp::Found => state.in_vain += 1,
+            LookedUp::Changed => state.changed += 1,
+            LookedUp::Failed => {}
         }
     }
 
@@ -133,28 +193,35 @@ impl ColdReads {
     }
 }
 
-/// Looks up beside the core, one after the other, and tells the session of each.
+/// Looks up beside the core, those of one disk one after the other, and tells the session of each.
 pub(crate) fn look_up(core: &Rc<Core>, reads: Vec<ColdRead>) {
-    if reads.is_empty() {
-        return;
+    core.metrics().cold_lookups.begun.add(reads.len() as u64);
+    let mut by_disk: BTreeMap<DiskId, Vec<ColdRead>> = BTreeMap::new();
+    reads.into_iter().for_each(|read| by_disk.entry(read.disk).or_default().push(read));
+    for reads in by_disk.into_values() {
+        let core = core.clone();
+        spawn(Queue::Network, async move {
+            for ColdRead { asked, disk, search } in reads {
+                let began = now();
+                let how = look_up_one(asked.partition, disk, search).await;
+                core.metrics().cold_lookups.ended.note(began.elapsed());
+                core.partitions().looked_up(&asked, how);
+            }
+        })
+        .detach();
     }
-    let core = core.clone();
-    spawn(Queue::Network, async move {
-        for ColdRead { session, partition, search } in reads {
-            let found = blocking_read(move || search.run().map(drop)).await;
-            let how = match found {
-                Ok(Ok(())) => LookedUp::Found,
-                Ok(Err(error)) => {
-                    // Nothing to worry about where the log was cut meanwhile; else who asks again is told.
-                    debug!(%partition, %error, "a lookup for a fetch failed");
-                    LookedUp::Failed
-                }
-                Err(_) => LookedUp::Failed,
-            };
-            core.partitions().looked_up(session, partition, how);
+}
+
+async fn look_up_one(partition: TopicIdPartition, disk: DiskId, search: ReadSearch) -> LookedUp {
+    match blocking_read(disk, move || search.run().map(drop)).await {
+        Ok(Ok(())) => LookedUp::Found,
+        Ok(Err(error)) => {
+            // Nothing to worry about where the log has changed meanwhile; else who asks again is told.
+            debug!(%partition, %error, "a lookup for a fetch failed");
+            LookedUp::Failed
         }
-    })
-    .detach();
+        Err(_) => LookedUp::Failed,
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tarn_image::{MetadataImage, TopicImage};
-use tarn_mirror::local_cluster::{LocalError, MirrorAppended};
+use tarn_mirror::local_cluster::LocalError;
 use tarn_quorum::{Answered, ImageUpdate, Undecided};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{Flag, LocalNotify, Receiver, Sender};
@@ -24,7 +24,7 @@ use crate::cleaning::Ledger;
 use crate::coordinators::forgetting;
 use crate::coordinators::mirror::MirrorMachines;
 use crate::delete_records::{self, UnkeptStarts};
-use crate::envelope::{CheckpointEntry, Envelope};
+use crate::envelope::Envelope;
 use crate::expiring::expire_producers;
 use crate::interest::InterestId;
 use crate::metadata_view::MetadataView;
@@ -40,8 +40,8 @@ use crate::sessions::{Session, SessionLimits, Sessions};
 use crate::topic_changes::TopicChanges;
 use crate::unopened::Unopened;
 use crate::{
-    cleaning, closing, cold_reads, dir_sizes, failing, flushing, limits, lookups, metrics, placing, stopping,
-    truncating,
+    cleaning, closing, cold_reads, collecting, dir_sizes, failing, flushing, limits, lookups, metrics,
+    mirrored, placing, stopping, truncating,
 };
 
 /// One core of a broker.
@@ -334,16 +334,7 @@ impl Core {
             }
             Envelope::DeleteRecords(orders, reply) => delete_records::delete(self, &orders, now, reply),
             Envelope::DirSizes(described, reply) => dir_sizes::describe(self, described, reply),
-            Envelope::Mirrored(appends, reply) => {
-                let absence = |partition| self.local_absence(partition);
-                let appended = self.partitions().append_mirrored(&appends, now, absence);
-                if appended.iter().any(|appended| matches!(appended, MirrorAppended::Storage(_))) {
-                    self.give_up_half_cut(appends.iter().map(|append| append.partition));
-                }
-                let _ = reply.fill(appended);
-                self.wake_flusher();
-                self.remove_files();
-            }
+            Envelope::Mirrored(appends, reply) => mirrored::append(self, appends, reply),
             Envelope::Ends(partitions, reply) => {
                 let absence = |partition| self.local_absence(partition);
                 let _ = reply.fill(lookups::ends(&self.partitions(), &partitions, absence));
@@ -370,9 +361,7 @@ impl Core {
             }
             Envelope::Coordinator(call) => crate::coordinators::mirror::answer(self, call),
             Envelope::Clean(call) => cleaning::answer(self, call),
-            Envelope::Checkpoint(reply) => {
-                let _ = reply.fill(self.checkpoint());
-            }
+            Envelope::Checkpoint(reply) => collecting::collect(self, reply),
             Envelope::DirFailed(dir) => failing::take_offline(self, dir),
             Envelope::Measure(asked) => metrics::measure(self, asked),
             Envelope::Close(reply) => {
@@ -520,9 +509,5 @@ impl Core {
                 self.partitions().next_deadline_ms().unwrap_or(u64::MAX).clamp(now_ms + 5, now_ms + 50);
             sleep(Duration::from_millis(next - now_ms)).await;
         }
-    }
-
-    fn checkpoint(&self) -> Vec<CheckpointEntry> {
-        self.partitions.borrow().iter().map(CheckpointEntry::of).collect()
     }
 }

@@ -35,6 +35,16 @@ impl Decompression {
         Decompression { usual: MemoryBudget::new(bytes), large: MemoryBudget::new(1) }
     }
 
+    /// The memory for what batches usually need.
+    pub fn usual(&self) -> &MemoryBudget {
+        &self.usual
+    }
+
+    /// True where a batch that needs more has its turn.
+    pub fn is_large_under_way(&self) -> bool {
+        self.large.in_use() > 0
+    }
+
     /// The turn of a batch that is compressed like this, once there is room. Where it is not it needs none.
     pub async fn begin(&self, compression: Compression) -> Turn {
         let held = match compression {

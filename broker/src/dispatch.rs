@@ -80,7 +80,7 @@ served! {
     FetchRequest 4..=18 => |call: Call, request| fetch::handle(call.core, call.header, request);
     ListOffsetsRequest 1..=11 => |call: Call, request| later(call, move |call: Call| async move {
         let response = offsets::list(call.core.clone(), &call.header, request).await;
-        frame(&call.header, &response)
+        call.frame(&response)
     });
     MetadataRequest 0..=13 => |call: Call, request| {
         later(call, move |call: Call| metadata::metadata(call, request))
@@ -89,89 +89,89 @@ served! {
         ready(&call, &coordinators::find(call.header.api_version, request))
     };
     CreateTopicsRequest 2..=7 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &admin::create_topics(&call, request).await)
+        call.frame(&admin::create_topics(&call, request).await)
     });
     DeleteTopicsRequest 1..=6 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &admin::delete_topics(&call, request).await)
+        call.frame(&admin::delete_topics(&call, request).await)
     });
     DeleteRecordsRequest 0..=2 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &delete_records::handle(call.core.clone(), request).await)
+        call.frame(&delete_records::handle(call.core.clone(), request).await)
     });
     InitProducerIdRequest 0..=5 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &producer_ids::init(&call.core, &request).await)
+        call.frame(&producer_ids::init(&call.core, &request).await)
     });
     OffsetForLeaderEpochRequest 2..=4 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &offsets::epoch_ends(call.core.clone(), request).await)
+        call.frame(&offsets::epoch_ends(call.core.clone(), request).await)
     });
     WriteTxnMarkersRequest 1..=2 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &txn_markers::write(&call.core, request).await)
+        call.frame(&txn_markers::write(&call.core, request).await)
     });
     DescribeConfigsRequest 1..=4 => |call: Call, request| later(call, move |call: Call| async move {
         let response = configs::describe(&call.core, request).await;
         match response.results.len() {
-            0..=limits::RESOURCES_WRITTEN_INLINE => frame(&call.header, &response),
-            _ => frame_beside(call.header, response).await,
+            0..=limits::RESOURCES_WRITTEN_INLINE => call.frame(&response),
+            _ => call.frame_beside(response).await,
         }
     });
     DescribeLogDirsRequest 1..=5 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &log_dirs::describe(call.core.clone(), request).await)
+        call.frame(&log_dirs::describe(call.core.clone(), request).await)
     });
     CreatePartitionsRequest 0..=3 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &admin::create_partitions(&call, request).await)
+        call.frame(&admin::create_partitions(&call, request).await)
     });
     IncrementalAlterConfigsRequest 0..=1 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &admin::alter_configs(&call, request).await)
+        call.frame(&admin::alter_configs(&call, request).await)
     });
     DescribeQuorumRequest 0..=2 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &admin::describe_quorum(&call, request).await)
+        call.frame(&admin::describe_quorum(&call, request).await)
     });
     DescribeClusterRequest 0..=2 => |call: Call, request: m::DescribeClusterRequest| {
         ready(&call, &metadata::cluster(&call.core, call.listener.as_str(), &request))
     };
     DescribeProducersRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &producers::describe(&call.core, request).await)
+        call.frame(&producers::describe(&call.core, request).await)
     });
     DescribeTopicPartitionsRequest 0..=0 => |call: Call, request: m::DescribeTopicPartitionsRequest| {
         ready(&call, &metadata::topic_partitions(&call.core, call.listener.as_str(), &request))
     };
     CreateClusterMirrorRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &mirrors::create(&call.core, request).await)
+        call.frame(&mirrors::create(&call.core, request).await)
     });
     StartMirrorTopicsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &mirrors::start(&call.core, request).await)
+        call.frame(&mirrors::start(&call.core, request).await)
     });
     StopMirrorTopicsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &mirrors::stop(&call.core, request).await)
+        call.frame(&mirrors::stop(&call.core, request).await)
     });
     PauseMirrorTopicsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &mirrors::pause(&call.core, request).await)
+        call.frame(&mirrors::pause(&call.core, request).await)
     });
     ResumeMirrorTopicsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &mirrors::resume(&call.core, request).await)
+        call.frame(&mirrors::resume(&call.core, request).await)
     });
     RecoverMirrorTopicsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &mirrors::recover(&call.core, request).await)
+        call.frame(&mirrors::recover(&call.core, request).await)
     });
     DeleteClusterMirrorRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &mirrors::delete(&call.core, request).await)
+        call.frame(&mirrors::delete(&call.core, request).await)
     });
     ListClusterMirrorsRequest 0..=0 => |call: Call, request: m::ListClusterMirrorsRequest| {
         ready(&call, &mirrors::list(&call.core, &request))
     };
     DescribeClusterMirrorsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &mirrors::describe(&call.core, request).await)
+        call.frame(&mirrors::describe(&call.core, request).await)
     });
     DescribeMirrorReportsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &mirrors::reports(&call.core, request).await)
+        call.frame(&mirrors::reports(&call.core, request).await)
     });
     ReadMirrorStatesRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &mirrors::read_states(&call.core, request).await)
+        call.frame(&mirrors::read_states(&call.core, request).await)
     });
     WriteMirrorStatesRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &mirrors::write_states(&call.core, request).await)
+        call.frame(&mirrors::write_states(&call.core, request).await)
     });
     ReadMirrorOffsetsRequest 0..=0 => |call: Call, request| later(call, move |call: Call| async move {
-        frame(&call.header, &mirrors::read_offsets(&call.core, request).await)
+        call.frame(&mirrors::read_offsets(&call.core, request).await)
     });
 }
 
@@ -243,23 +243,41 @@ fn timed(core: Rc<Core>, key: ApiKey, began: Instant, outcome: Outcome) -> Outco
     }))
 }
 
-/// The answer that a response makes.
-pub fn frame<R: Response>(header: &RequestHeader, response: &R) -> Answer {
+impl Call {
+    /// The answer that a response makes.
+    pub fn frame<R: Response>(&self, response: &R) -> Answer {
+        frame(&self.core, &self.header, response)
+    }
+
+    /// The same, written beside the core: a long one takes milliseconds.
+    async fn frame_beside<R: Response + Send + 'static>(self, response: R) -> Answer {
+        let (header, metrics) = (self.header, self.core.node().metrics_of(self.core.id()));
+        let written = blocking_work(move || {
+            metrics.requests.told(header.api_version, &response);
+            encoded(&header, &response)
+        });
+        written
+            .await
+            .unwrap_or_else(|error| Answer::Close(format!("{} could not be written: {error}", R::NAME)))
+    }
+}
+
+/// The answer that a response makes, whose errors are counted.
+pub fn frame<R: Response>(core: &Core, header: &RequestHeader, response: &R) -> Answer {
+    core.metrics().requests.told(header.api_version, response);
+    encoded(header, response)
+}
+
+fn encoded<R: Response>(header: &RequestHeader, response: &R) -> Answer {
     match encode_response(header.correlation_id, header.api_version, response) {
         Ok(frame) => Answer::Frame(frame),
         Err(error) => Answer::Close(format!("{} could not be written: {error}", R::NAME)),
     }
 }
 
-/// The same, written beside the core: a long one takes milliseconds.
-async fn frame_beside<R: Response + Send + 'static>(header: RequestHeader, response: R) -> Answer {
-    let written = blocking_work(move || frame(&header, &response)).await;
-    written.unwrap_or_else(|error| Answer::Close(format!("{} could not be written: {error}", R::NAME)))
-}
-
 /// An answer that is there at once.
 fn ready<R: Response>(call: &Call, response: &R) -> std::future::Ready<Outcome> {
-    std::future::ready(Outcome::ready(frame(&call.header, response)))
+    std::future::ready(Outcome::ready(call.frame(response)))
 }
 
 /// An answer that takes its time, beside later requests of the connection.

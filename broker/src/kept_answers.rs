@@ -12,6 +12,7 @@ use tarn_image::MetadataImage;
 use tarn_wire::frame::Frame;
 
 use crate::limits;
+use crate::metrics::ErrorCounts;
 
 /// The answers to one question, by image, listener and version.
 #[derive(Default)]
@@ -19,29 +20,38 @@ pub struct KeptAnswers {
     kept: Mutex<Vec<Kept>>,
 }
 
+/// One answer.
+#[derive(Clone)]
+pub struct KeptAnswer {
+    /// As it is sent, to some other request.
+    pub frame: Frame,
+    /// The errors in it, which count each time that it is sent.
+    pub errors: Arc<ErrorCounts>,
+}
+
 struct Kept {
     image: Weak<MetadataImage>,
     listener: String,
     version: i16,
-    frame: Frame,
+    answer: KeptAnswer,
 }
 
 impl KeptAnswers {
     /// The answer that was made of this very image.
-    pub fn find(&self, image: &Arc<MetadataImage>, listener: &str, version: i16) -> Option<Frame> {
+    pub fn find(&self, image: &Arc<MetadataImage>, listener: &str, version: i16) -> Option<KeptAnswer> {
         let kept = self.lock();
         let is_it = |kept: &&Kept| kept.is_of(image) && kept.is_for(listener, version);
-        kept.iter().find(is_it).map(|kept| kept.frame.clone())
+        kept.iter().find(is_it).map(|kept| kept.answer.clone())
     }
 
     /// Keeps an answer.
-    pub fn keep(&self, image: &Arc<MetadataImage>, listener: &str, version: i16, frame: Frame) {
+    pub fn keep(&self, image: &Arc<MetadataImage>, listener: &str, version: i16, answer: KeptAnswer) {
         let mut kept = self.lock();
         let is_same = |kept: &Kept| kept.is_of(image) && kept.is_for(listener, version);
         kept.retain(|kept| kept.image.strong_count() > 0 && !is_same(kept));
         kept.truncate(limits::ANSWERS_KEPT - 1);
         let (image, listener) = (Arc::downgrade(image), listener.to_owned());
-        kept.insert(0, Kept { image, listener, version, frame });
+        kept.insert(0, Kept { image, listener, version, answer });
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
@@ -67,12 +77,15 @@ mod tests {
     #[test]
     fn an_answer_is_kept_for_its_image_listener_and_version_and_few_are() {
         let (answers, image) = (KeptAnswers::default(), Arc::new(MetadataImage::default()));
-        let frame = |len| Frame { parts: Vec::new(), len };
+        let frame = |len| KeptAnswer {
+            frame: Frame { parts: Vec::new(), len },
+            errors: Arc::new(ErrorCounts::default()),
+        };
         answers.keep(&image, "PLAINTEXT", 12, frame(1));
         answers.keep(&image, "PLAINTEXT", 12, frame(2));
         answers.keep(&image, "SSL", 12, frame(3));
         let found = |image: &Arc<_>, listener, version| {
-            answers.find(image, listener, version).map(|frame: Frame| frame.len)
+            answers.find(image, listener, version).map(|answer| answer.frame.len)
         };
         assert_eq!((found(&image, "PLAINTEXT", 12), found(&image, "SSL", 12)), (Some(2), Some(3)));
         assert_eq!(found(&image, "SSL", 11), None);

@@ -87,6 +87,12 @@ pub fn decompression_bytes(cores: usize) -> usize {
     cores.max(2) * BYTES_PER_CORE
 }
 
+/// Places of logs that are looked at under one hold of their lock, for which a core may wait: a tenth of a millisecond or so.
+pub const PLACES_AT_ONCE: usize = 128;
+
+/// How long whoever goes through all of them stays away from that lock each time, so that those who wait get it.
+pub const PLACES_PAUSE: Duration = Duration::from_micros(50);
+
 /// Partitions that an answer describes while its core waits: about a millisecond of it.
 pub const PARTITIONS_DESCRIBED_INLINE: usize = 2000;
 
@@ -147,6 +153,9 @@ pub fn inbound_bytes(cores: usize) -> usize {
 /// Connections to the admin listener; where another comes, the oldest goes.
 pub const ADMIN_CONNECTIONS: usize = 32;
 
+/// Those of them that may wait for the answer to a scrape.
+pub const ADMIN_SCRAPES: usize = 16;
+
 /// Connections to the admin listener that are taken at a time: fewer than it holds, so that whoever is there is read before
 /// it can be the oldest of too many.
 pub const ADMIN_ACCEPTED_AT_ONCE: usize = 8;
@@ -187,3 +196,7 @@ pub const PLACE_LET_GO_MS: u64 = 1000;
 
 /// The pause between two looks whether it has.
 pub const PLACE_LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// How often one partition is looked up on the disk again for one request, each time because its files have changed
+/// meanwhile, before its clients are told that it cannot be read.
+pub const LOOKUPS_OF_CHANGED_MAX: u32 = 8;

@@ -1,7 +1,8 @@
 //! The log directories of a node: which partition is where, and their checkpoint files.
 //!
 //! Shared by all cores. One lock is taken when a partition is opened, made or deleted, never on the way of
-//! records; the other by writers of checkpoint files, who take turns.
+//! records, and never for longer than some of the partitions take; the other by writers of checkpoint files, who take
+//! turns.
 //!
 //! Invariants:
 //! * a log that was found and is not open keeps its lines in the checkpoint files;
@@ -10,18 +11,21 @@
 //! * after the last checkpoints of a stop nobody writes any;
 //! * what is known to be in the recovery point and cleaner files is there: compaction rests on it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem;
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use tarn_log::checkpoints::OffsetCheckpoint;
 use tarn_log::log_dir::{FoundPartition, LogDirError, PartitionOffsets};
 use tarn_log::{LogDir, Opening, RemovalJob};
-use tarn_record::{Offset, PartitionIndex, TopicId};
+use tarn_record::{Offset, PartitionIndex, TopicId, TopicIdPartition};
 use tracing::warn;
 
 use crate::envelope::CheckpointEntry;
+use crate::limits;
 
 pub use compacting::OnDisk;
 pub use failed::Failure;
@@ -40,18 +44,27 @@ pub struct LogDirs {
     dirs: Vec<Arc<LogDir>>,
     /// So many, the first, get new partitions.
     listed: usize,
+    /// Those in `log.dirs` that could not be opened; not among `dirs`.
+    missing: Vec<PathBuf>,
     places: Mutex<Places>,
     turn: Mutex<Turn>,
 }
 
 #[derive(Debug, Default)]
 struct Places {
-    by_name: HashMap<Name, Place>,
+    /// In order, so that those who go through all of them know how far they are.
+    by_name: BTreeMap<Name, Place>,
+    /// How many of them are in each directory.
+    in_dir: BTreeMap<usize, usize>,
     /// Logs that are gone and may still have a line in the checkpoint files of their directory.
     gone: BTreeSet<(usize, Name)>,
     /// Logs of other topics' ids under a name that another directory has too: a topic that was deleted, or made again,
     /// while the disk of one of them was away. The metadata says which of the two is a stray.
     twins: Vec<(Name, Place)>,
+    /// Logs that are being recovered, and their topics: their places are not free, whatever becomes of the topics.
+    opening: HashMap<Name, TopicId>,
+    /// Partitions whose logs must be in a directory that is missing.
+    missing: HashSet<TopicIdPartition>,
     /// The directories whose disk has failed.
     failed: BTreeSet<usize>,
     /// Those in which something could not be closed, or the last checkpoints not written.
@@ -100,6 +113,25 @@ pub struct Found {
 }
 
 impl Places {
+    /// A log has its place; that of another of its name, if it had one.
+    fn insert(&mut self, name: Name, place: Place) -> Option<Place> {
+        *self.in_dir.entry(place.dir).or_default() += 1;
+        let before = self.by_name.insert(name, place);
+        self.count_out(before.as_ref());
+        before
+    }
+
+    fn remove(&mut self, name: &Name) -> Option<Place> {
+        let removed = self.by_name.remove(name);
+        self.count_out(removed.as_ref());
+        removed
+    }
+
+    fn count_out(&mut self, place: Option<&Place>) {
+        let count = place.and_then(|place| self.in_dir.get_mut(&place.dir));
+        count.into_iter().for_each(|count| *count -= 1);
+    }
+
     /// The checkpoint files of the directory are not to speak of the log any more.
     fn leave_out(&mut self, dir: usize, name: Name) {
         self.gone.insert((dir, name));
@@ -126,7 +158,7 @@ impl LogDirs {
     /// A directory or a checkpoint file that cannot be read.
     pub fn new(dirs: Vec<Arc<LogDir>>, listed: usize) -> Result<LogDirs, (PathBuf, LogDirError)> {
         let places = look_through(&dirs)?;
-        Ok(LogDirs { dirs, listed, places: Mutex::new(places), turn: Mutex::default() })
+        Ok(LogDirs { dirs, listed, missing: Vec::new(), places: Mutex::new(places), turn: Mutex::default() })
     }
 
     /// Every directory.
@@ -152,8 +184,14 @@ impl LogDirs {
             return (self.dirs[place.dir].clone(), place.found.clone());
         }
         let dir = self.with_fewest(&places);
-        places.by_name.insert(name, Place::new(dir, topic_id));
+        places.insert(name, Place::new(dir, topic_id));
         (self.dirs[dir].clone(), None)
+    }
+
+    /// The directory that a partition's log is in.
+    pub fn dir_of(&self, topic: &str, partition: PartitionIndex) -> Option<PathBuf> {
+        let (name, places) = ((topic.to_owned(), partition), self.places());
+        places.by_name.get(&name).map(|place| self.dirs[place.dir].path().to_owned())
     }
 
     /// True where the log of a partition was found as a crash left it, so that its end has to be read.
@@ -197,11 +235,12 @@ impl LogDirs {
     /// A partition of a topic is gone. A later topic of its name may have the place already, and keeps it.
     pub fn forget(&self, topic: &str, partition: PartitionIndex, topic_id: TopicId) {
         let (name, mut places) = ((topic.to_owned(), partition), self.places());
+        places.missing.remove(&TopicIdPartition { topic_id, partition });
         if let Some(place) = places.by_name.get(&name)
             && !place.is_held_by_another(topic_id)
         {
             let dir = place.dir;
-            places.by_name.remove(&name);
+            places.remove(&name);
             places.leave_out(dir, name);
         }
     }
@@ -210,6 +249,25 @@ impl LogDirs {
     pub fn is_held_by_another(&self, topic: &str, partition: PartitionIndex, topic_id: TopicId) -> bool {
         let (name, places) = ((topic.to_owned(), partition), self.places());
         places.by_name.get(&name).is_some_and(|place| place.is_held_by_another(topic_id))
+    }
+
+    /// The log of a partition is about to be recovered, by a thread that cuts and renames files in its place.
+    pub fn begin_opening(&self, topic: &str, partition: TopicIdPartition) {
+        self.places().opening.insert((topic.to_owned(), partition.partition), partition.topic_id);
+    }
+
+    /// That has ended.
+    pub fn end_opening(&self, topic: &str, partition: TopicIdPartition) {
+        let (name, mut places) = ((topic.to_owned(), partition.partition), self.places());
+        if places.opening.get(&name) == Some(&partition.topic_id) {
+            places.opening.remove(&name);
+        }
+    }
+
+    /// True while another topic's log of this name is being recovered.
+    pub fn is_another_being_opened(&self, topic: &str, partition: TopicIdPartition) -> bool {
+        let (name, places) = ((topic.to_owned(), partition.partition), self.places());
+        places.opening.get(&name).is_some_and(|topic_id| *topic_id != partition.topic_id)
     }
 
     /// True where the checkpoint files may still speak of another log of this name: `make_way` first.
@@ -262,7 +320,7 @@ impl LogDirs {
         let mut strays = Vec::new();
         for (name, twin) in mem::take(&mut places.twins) {
             let stray = match exists(&name.0, twin.topic_id) {
-                true => places.by_name.insert(name.clone(), twin),
+                true => places.insert(name.clone(), twin),
                 false => Some(twin),
             };
             strays.extend(stray.map(|stray| (name, stray)));
@@ -274,7 +332,7 @@ impl LogDirs {
             .filter(|(name, place)| unknown(name, place))
             .map(|(name, _)| name.clone())
             .collect();
-        strays.extend(names.into_iter().filter_map(|name| places.by_name.remove_entry(&name)));
+        strays.extend(names.into_iter().filter_map(|name| places.remove(&name).map(|place| (name, place))));
         let (mut renamed, mut refused) = (Vec::with_capacity(strays.len()), None);
         for (name, place) in strays {
             let Some(found) = &place.found else { continue };
@@ -285,7 +343,9 @@ impl LogDirs {
                 }
                 // Whoever wants its place has to make way first.
                 Err(error) => {
-                    places.by_name.entry(name).or_insert(place);
+                    if !places.by_name.contains_key(&name) {
+                        places.insert(name, place);
+                    }
                     refused = Some(error);
                 }
             }
@@ -354,9 +414,10 @@ impl LogDirs {
     fn lines(&self, entries: &[CheckpointEntry]) -> (Vec<Vec<Line>>, BTreeSet<(usize, Name)>) {
         let collected: HashMap<(&str, PartitionIndex), &CheckpointEntry> =
             entries.iter().map(|entry| ((&*entry.topic, entry.partition), entry)).collect();
-        let places = self.places();
+        // Before the others: what goes meanwhile may be named, and is still to be left out.
+        let gone = self.places().gone.clone();
         let mut lines = vec![Vec::new(); self.dirs.len()];
-        for (name, place) in &places.by_name {
+        self.each_place(|name, place| {
             // What was collected before the partition went, or came again, is of another log.
             let entry = collected.get(&(&*name.0, name.1)).filter(|entry| entry.topic_id == place.topic_id);
             let (recovery_point, high_watermark, log_start) = match (&place.found, entry) {
@@ -369,12 +430,43 @@ impl LogDirs {
                     let said = place.on_disk;
                     (said.recovery_point, said.high_watermark, said.log_start)
                 }
-                (None, None) => continue,
+                (None, None) => return,
             };
             let (name, topic_id) = (name.clone(), place.topic_id);
             lines[place.dir].push(Line { name, topic_id, recovery_point, high_watermark, log_start });
+        });
+        (lines, gone)
+    }
+
+    /// Goes through all places in the order of their names, some at a time: between them others have their turn. Not to be
+    /// called on a core. One that comes or goes meanwhile is met or not.
+    fn each_place(&self, visit: impl FnMut(&Name, &mut Place)) {
+        // Whoever waits for the lock would not get it before this thread takes it again.
+        self.each_place_pausing(visit, || thread::sleep(limits::PLACES_PAUSE));
+    }
+
+    fn each_place_pausing(&self, mut visit: impl FnMut(&Name, &mut Place), pause: impl Fn()) {
+        let mut after: Option<Name> = None;
+        loop {
+            let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let (mut visited, mut last) = (0, None);
+            {
+                let mut places = self.places();
+                let ahead = places.by_name.range_mut::<Name, _>((from, Bound::Unbounded));
+                for (name, place) in ahead.take(limits::PLACES_AT_ONCE) {
+                    visit(name, place);
+                    visited += 1;
+                    if visited == limits::PLACES_AT_ONCE {
+                        last = Some(name.clone());
+                    }
+                }
+            }
+            if last.is_none() {
+                return;
+            }
+            after = last;
+            pause();
         }
-        (lines, places.gone.clone())
     }
 
     /// The lines of these logs, as far as they are open, for each directory.
@@ -457,7 +549,7 @@ fn look_through(dirs: &[Arc<LogDir>]) -> Result<Places, (PathBuf, LogDirError)> 
     for (index, dir) in dirs.iter().enumerate() {
         for (name, place) in found_in(index, dir).map_err(|cause| (dir.path().to_owned(), cause))? {
             let Some(other) = places.by_name.get(&name) else {
-                places.by_name.insert(name, place);
+                places.insert(name, place);
                 continue;
             };
             if other.topic_id == place.topic_id || other.topic_id.is_zero() || place.topic_id.is_zero() {

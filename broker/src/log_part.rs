@@ -19,6 +19,10 @@ impl FileRange for LogRange {
         self.0.open_file(ReadFrom::Memory)
     }
 
+    fn disk(&self) -> usize {
+        self.0.dir_number()
+    }
+
     fn is_current(&self) -> bool {
         self.0.is_current()
     }

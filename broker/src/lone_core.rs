@@ -4,15 +4,19 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use futures_lite::future::poll_once;
 use tarn_image::config::server::ServerConfig;
 use tarn_log::{Descriptors, LogDir, RealDisk};
 use tarn_quorum::format::{self, FormatOptions, Formatted, Quorum};
-use tarn_record::Timestamp;
-use tarn_runtime::channel::mailbox;
+use tarn_record::{Epoch, Offset, Timestamp, TopicIdPartition};
+use tarn_runtime::channel::{Flag, mailbox, reply};
 use tarn_runtime::{CoreId, CoreSpec, spawn_core};
 
 use crate::Broker;
 use crate::core::Core;
+use crate::envelope::{Envelope, FetchAnswer, FetchRead};
+use crate::interest::{InterestId, Scope, Wanted};
+use crate::replica::Isolation;
 use crate::router::Placement;
 use crate::watched_disk::WatchedDisk;
 
@@ -21,6 +25,43 @@ pub(crate) struct LoneCore {
     pub(crate) core: Rc<Core>,
     pub(crate) disk: WatchedDisk,
     pub(crate) dir: Arc<LogDir>,
+}
+
+impl LoneCore {
+    /// What a fetch of a session is answered at once; `wake` is told of news.
+    pub(crate) async fn fetch(
+        &self,
+        (interest, wake): (InterestId, &Flag),
+        wanted: &[(TopicIdPartition, Offset)],
+        scope: Scope,
+    ) -> FetchAnswer {
+        let from = |fetch_offset| Wanted {
+            fetch_offset,
+            max_bytes: 1000,
+            current_leader_epoch: Epoch::NONE,
+            last_fetched_epoch: Epoch::NONE,
+        };
+        let (slot, mut answer) = reply();
+        wake.lower();
+        self.core.handle(Envelope::Fetch(FetchRead {
+            interest,
+            wake: wake.clone(),
+            upserts: wanted.iter().map(|(partition, offset)| (*partition, from(*offset))).collect(),
+            forgets: Vec::new(),
+            requeue: Vec::new(),
+            scope,
+            max_bytes: 10_000,
+            isolation: Isolation::Replica,
+            reply: slot,
+        }));
+        poll_once(&mut answer).await.expect("it does not wait").expect("it is answered")
+    }
+
+    /// Waits until there is news for a session.
+    pub(crate) async fn has_news(&self, (interest, wake): (InterestId, &Flag)) {
+        self.core.handle(Envelope::Arm(interest, wake.clone()));
+        wake.raised().await;
+    }
 }
 
 /// Runs `test` on a core of its own.

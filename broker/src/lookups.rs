@@ -1,10 +1,12 @@
 //! What cores are asked about their logs besides reading them: offsets, epochs, ends, gates.
 
+use std::collections::BTreeMap;
+use std::mem;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use tarn_log::producers::Producer;
-use tarn_log::{ExportNote, LogBatches, LogError, RecordCounts, TimestampSearch};
+use tarn_log::{ExportNote, FoundTimestamp, LogBatches, LogError, LogFiles, RecordCounts, TimestampSearch};
 use tarn_mirror::alignment::EpochEnd;
 use tarn_mirror::local_cluster::{
     CountOrder, Ending, Export, GateOrder, KnownState, LastPosition, LocalError, LogEnds, MirrorGeneration,
@@ -12,27 +14,28 @@ use tarn_mirror::local_cluster::{
 };
 use tarn_record::{BatchHeader, Epoch, Offset, ProducerId, Timestamp, TopicIdPartition};
 use tarn_runtime::channel::{Flag, ReplySlot};
-use tarn_runtime::{Queue, blocking, blocking_long, blocking_read, spawn};
+use tarn_runtime::{DiskId, Queue, blocking_long, blocking_read, spawn};
 use tarn_wire::ErrorCode;
 
 use crate::core::Core;
 use crate::envelope::{ActiveProducer, EpochEndAnswer, OffsetAnswer, OffsetQuery, OffsetSpec};
+use crate::limits;
 use crate::partitions::Partitions;
 use crate::replica::Replica;
 
-/// Answers ListOffsets. Searches by timestamp read the log, so they run on another thread.
+/// Answers ListOffsets. Searches by timestamp read the log, so they run on other threads, those of one disk on one.
 pub(crate) fn offsets(core: &Rc<Core>, queries: Vec<OffsetQuery>, reply: ReplySlot<Vec<OffsetAnswer>>) {
-    let found: Vec<Looked> = queries.iter().map(|query| look(core, query)).collect();
-    if found.iter().all(|looked| matches!(looked, Looked::Found(_))) {
-        let _ = reply.fill(found.into_iter().map(Looked::finish).collect());
+    let mut answers: Vec<_> = queries.iter().map(|query| OffsetAnswer::unread(query.partition)).collect();
+    let searches = look_all(core, &queries, 0..queries.len(), &mut answers);
+    if searches.is_empty() {
+        let _ = reply.fill(answers);
         return;
     }
     let core = core.clone();
     spawn(Queue::Network, async move {
-        let searched = blocking_read(move || found.into_iter().map(Looked::finish).collect()).await;
-        let Ok(mut answers) = searched else { return };
+        search_all(&core, &queries, searches, &mut answers).await;
         // What was found in a log that has gone meanwhile, or not found any more, is no answer.
-        for answer in &mut answers as &mut Vec<OffsetAnswer> {
+        for answer in &mut answers {
             if core.partitions().get(answer.partition).is_none() {
                 *answer = OffsetAnswer::none(answer.partition, core.absence(answer.partition));
             }
@@ -42,32 +45,95 @@ pub(crate) fn offsets(core: &Rc<Core>, queries: Vec<OffsetQuery>, reply: ReplySl
     .detach();
 }
 
-/// An answer, or what is still to be searched for it.
-enum Looked {
-    Found(OffsetAnswer),
-    Search(TopicIdPartition, TimestampSearch),
+/// A search for the answer of a query, which is known by its place.
+struct OffsetSearch {
+    query: usize,
+    files: LogFiles,
+    search: TimestampSearch,
 }
 
-impl Looked {
-    fn finish(self) -> OffsetAnswer {
-        let (partition, search) = match self {
-            Looked::Found(answer) => return answer,
-            Looked::Search(partition, search) => (partition, search),
+type SearchesByDisk = BTreeMap<DiskId, Vec<OffsetSearch>>;
+
+/// Answers what needs no search; the searches for the rest.
+fn look_all(
+    core: &Rc<Core>,
+    queries: &[OffsetQuery],
+    of: impl IntoIterator<Item = usize>,
+    answers: &mut [OffsetAnswer],
+) -> SearchesByDisk {
+    let mut searches = SearchesByDisk::new();
+    for query in of {
+        match look(core, &queries[query]) {
+            Looked::Found(answer) => answers[query] = answer,
+            Looked::Search { disk, files, search } => {
+                searches.entry(disk).or_default().push(OffsetSearch { query, files, search });
+            }
+        }
+    }
+    searches
+}
+
+/// Runs the searches; again those that met a change of their log.
+async fn search_all(
+    core: &Rc<Core>,
+    queries: &[OffsetQuery],
+    mut searches: SearchesByDisk,
+    answers: &mut [OffsetAnswer],
+) {
+    for _ in 0..=limits::LOOKUPS_OF_CHANGED_MAX {
+        let run = |(disk, searches): (DiskId, Vec<OffsetSearch>)| {
+            let run = |one: OffsetSearch| (one.query, one.files, one.search.run());
+            let run = move || searches.into_iter().map(run).collect::<Vec<_>>();
+            spawn(Queue::Network, blocking_read(disk, run))
         };
-        match search.run() {
-            Ok(Some(found)) => OffsetAnswer {
-                offset: found.offset,
-                timestamp: found.timestamp,
-                leader_epoch: found.leader_epoch,
-                ..OffsetAnswer::none(partition, ErrorCode::NONE)
-            },
-            Ok(None) => OffsetAnswer::none(partition, ErrorCode::NONE),
-            Err(_) => OffsetAnswer::none(partition, ErrorCode::KAFKA_STORAGE_ERROR),
+        // Each disk is asked before any is waited for.
+        let searching: Vec<_> = mem::take(&mut searches).into_iter().map(run).collect();
+        let mut changed = Vec::new();
+        for searched in searching {
+            let Ok(searched) = searched.await else { continue };
+            for (query, files, found) in searched {
+                let partition = queries[query].partition;
+                match found {
+                    Ok(found) => answers[query] = OffsetAnswer::of(partition, found),
+                    Err(_) if has_changed(core, partition, &files) => changed.push(query),
+                    Err(_) => {}
+                }
+            }
+        }
+        searches = look_all(core, queries, changed, answers);
+        if searches.is_empty() {
+            return;
         }
     }
 }
 
+fn has_changed(core: &Core, partition: TopicIdPartition, files: &LogFiles) -> bool {
+    core.partitions().get(partition).is_some_and(|replica| replica.log().files() != *files)
+}
+
+/// An answer, or what is still to be searched for it.
+enum Looked {
+    Found(OffsetAnswer),
+    Search { disk: DiskId, files: LogFiles, search: TimestampSearch },
+}
+
+impl Looked {
+    fn search(replica: &Replica, search: TimestampSearch) -> Looked {
+        Looked::Search { disk: replica.disk(), files: replica.log().files(), search }
+    }
+}
+
 impl OffsetAnswer {
+    fn of(partition: TopicIdPartition, found: Option<FoundTimestamp>) -> OffsetAnswer {
+        let none = OffsetAnswer::none(partition, ErrorCode::NONE);
+        let Some(FoundTimestamp { offset, timestamp, leader_epoch }) = found else { return none };
+        OffsetAnswer { offset, timestamp, leader_epoch, ..none }
+    }
+
+    fn unread(partition: TopicIdPartition) -> OffsetAnswer {
+        OffsetAnswer::none(partition, ErrorCode::KAFKA_STORAGE_ERROR)
+    }
+
     /// No offset, for a reason or because there is none.
     pub fn none(partition: TopicIdPartition, error: ErrorCode) -> OffsetAnswer {
         let (offset, timestamp, leader_epoch) = (Offset::NONE, Timestamp::NONE, Epoch::NONE);
@@ -96,9 +162,9 @@ fn look(core: &Rc<Core>, query: &OffsetQuery) -> Looked {
             Looked::Found(OffsetAnswer { offset: start, leader_epoch, ..none })
         }
         OffsetSpec::LatestTiered | OffsetSpec::EarliestPendingUpload => Looked::Found(none),
-        OffsetSpec::MaxTimestamp => Looked::Search(query.partition, replica.log().max_timestamp(visible)),
+        OffsetSpec::MaxTimestamp => Looked::search(replica, replica.log().max_timestamp(visible)),
         OffsetSpec::AtOrAfter(timestamp) => {
-            Looked::Search(query.partition, replica.log().search_timestamp(timestamp, visible))
+            Looked::search(replica, replica.log().search_timestamp(timestamp, visible))
         }
     }
 }
@@ -323,22 +389,31 @@ fn search<Q, A, S>(
     S: FnOnce() -> Result<A, LogError> + Send + 'static,
 {
     let asked: Vec<TopicIdPartition> = questions.iter().map(of).collect();
-    let searches: Vec<Option<S>> = {
-        let partitions = core.partitions();
-        let search = |(partition, question): (&TopicIdPartition, &Q)| {
-            partitions.get(*partition).map(|replica| searching(replica, question))
-        };
-        asked.iter().zip(&questions).map(search).collect()
-    };
+    let mut searches: BTreeMap<DiskId, Vec<(usize, S)>> = BTreeMap::new();
+    for (place, question) in questions.iter().enumerate() {
+        if let Some(replica) = core.partitions().get(asked[place]) {
+            searches.entry(replica.disk()).or_default().push((place, searching(replica, question)));
+        }
+    }
     let core = core.clone();
     spawn(Queue::Network, async move {
-        let run = |search: Option<S>| search.map(|search| search());
-        let all = move || searches.into_iter().map(run).collect::<Vec<_>>();
-        let found = match lane {
-            Lane::Short => blocking(all).await,
-            Lane::Long => blocking_long(all).await,
+        let mut found: Vec<Option<Result<A, LogError>>> = asked.iter().map(|_| None).collect();
+        let run = |(disk, searches): (DiskId, Vec<(usize, S)>)| {
+            let all =
+                move || searches.into_iter().map(|(place, search)| (place, search())).collect::<Vec<_>>();
+            spawn(Queue::Network, async move {
+                match lane {
+                    Lane::Short => blocking_read(disk, all).await,
+                    Lane::Long => blocking_long(all).await,
+                }
+            })
         };
-        let Ok(found) = found else { return };
+        // Each disk is asked before any is waited for.
+        let running: Vec<_> = searches.into_iter().map(run).collect();
+        for results in running {
+            let Ok(results) = results.await else { return };
+            results.into_iter().for_each(|(place, result)| found[place] = Some(result));
+        }
         let partitions = core.partitions();
         let answer = |(partition, found): (TopicIdPartition, Option<Result<A, LogError>>)| {
             // What was found in a log that has gone meanwhile is no answer.

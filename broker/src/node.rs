@@ -17,6 +17,7 @@ use tarn_runtime::CoreId;
 use tracing::error;
 
 use crate::cleaning;
+use crate::connections::ConnectionRules;
 use crate::decompression::Decompression;
 use crate::flushing::BackgroundFlusher;
 use crate::kept_answers::KeptAnswers;
@@ -46,6 +47,7 @@ pub struct Node {
     decompression: Decompression,
     all_topics: KeptAnswers,
     mirrors: OnceLock<ManagerHandle>,
+    connection_rules: OnceLock<ConnectionRules>,
 }
 
 impl Node {
@@ -78,6 +80,7 @@ impl Node {
             decompression,
             all_topics: KeptAnswers::default(),
             mirrors,
+            connection_rules: OnceLock::new(),
         }
     }
 
@@ -155,6 +158,17 @@ impl Node {
     pub fn set_mirrors(&self, manager: ManagerHandle) {
         // There is one manager for the life of a node; a second one would be the same.
         let _ = self.mirrors.set(manager);
+    }
+
+    /// Who may connect, once something listens.
+    pub fn connection_rules(&self) -> Option<&ConnectionRules> {
+        self.connection_rules.get()
+    }
+
+    /// These rule who may connect.
+    pub fn set_connection_rules(&self, rules: ConnectionRules) {
+        // A node listens once.
+        let _ = self.connection_rules.set(rules);
     }
 
     /// The most bytes that one fetch answers with (`fetch.max.bytes`).

@@ -55,6 +55,7 @@ pub struct Partitions {
     removals: Vec<Removal>,
     generations: u64,
     traffic: Traffic,
+    unflushed_bytes: u64,
 }
 
 impl Default for Partitions {
@@ -72,6 +73,7 @@ impl Default for Partitions {
             removals: Vec::new(),
             generations: 0,
             traffic: Traffic::default(),
+            unflushed_bytes: 0,
         }
     }
 }
@@ -113,6 +115,11 @@ impl Partitions {
     /// Produce requests that wait for a high watermark.
     pub fn waiting_produces(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Bytes that were not on the disk when it was last looked what is to be flushed in the background.
+    pub fn unflushed_bytes(&self) -> u64 {
+        self.unflushed_bytes
     }
 
     /// What clients produced and fetched by this core.

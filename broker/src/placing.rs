@@ -15,7 +15,6 @@ use tarn_wire::ErrorCode;
 use thiserror::Error;
 use tracing::{error, info, warn};
 
-use crate::cleaning;
 use crate::closing::close_logs;
 use crate::core::Core;
 use crate::envelope::CheckpointEntry;
@@ -26,7 +25,8 @@ use crate::log_dirs::{Closing, Found};
 use crate::metadata_view::MetadataView;
 use crate::removing::Removal;
 use crate::replica::{Binding, Leadership, Replica};
-use crate::unopened::Rank;
+use crate::unopened::{Doomed, Rank};
+use crate::{cleaning, connections};
 
 /// Why a partition is not in service yet.
 #[derive(Debug, Error)]
@@ -52,6 +52,7 @@ enum NotOpened {
 /// recovered while it serves.
 pub(crate) async fn open_all(core: &Rc<Core>) {
     cleaning::configure(core);
+    connections::configure(core);
     for topic in core.view().topics() {
         for (partition, leadership) in owned(core, topic) {
             let Some(leadership) = leadership else { continue };
@@ -103,11 +104,15 @@ async fn open_again(core: &Rc<Core>, partition: TopicIdPartition) {
         core.unopened().forget(partition);
         return;
     };
-    if core.node().log_dirs().is_in_failed(&topic.name, partition.partition) {
+    if core.node().log_dirs().is_in_failed(&topic.name, partition) {
         return core.unopened().keep_out(partition);
     }
+    let (log_dirs, name) = (core.node().log_dirs(), topic.name.clone());
     let opened = match make_way(core, topic, partition).await {
-        Ok(()) => open_log_beside(core, topic, partition).await,
+        Ok(()) => {
+            log_dirs.begin_opening(&name, partition);
+            open_log_beside(core, topic, partition).await
+        }
         Err(in_the_way) => Err(in_the_way),
     };
     // As the metadata says by now.
@@ -121,6 +126,9 @@ async fn open_again(core: &Rc<Core>, partition: TopicIdPartition) {
             core.unopened().forget(partition);
         }
     }
+    let doomed = core.unopened().take_doomed();
+    doomed.iter().for_each(|doomed| delete_closed(core, doomed));
+    log_dirs.end_opening(&name, partition);
 }
 
 /// The topic of a partition that this broker leads, and how.
@@ -144,7 +152,7 @@ async fn open_or_queue(
     if core.node().log_dirs().is_to_be_recovered(&topic.name, partition.partition) {
         let rank = if is_internal(&topic.name) { Rank::Internal } else { Rank::Ordinary };
         core.unopened().queue(partition, rank);
-    } else if core.node().log_dirs().is_held_by_another(&topic.name, partition.partition, topic.id) {
+    } else if is_held(core, topic, partition) {
         core.unopened().postpone(partition, core.clock_ms());
     } else {
         open_or_say(core, topic, partition, leadership).await;
@@ -161,7 +169,7 @@ async fn open_or_say(
     if core.partitions().is_closed() {
         return;
     }
-    if core.node().log_dirs().is_in_failed(&topic.name, partition.partition) {
+    if core.node().log_dirs().is_in_failed(&topic.name, partition) {
         return core.unopened().keep_out(partition);
     }
     let opened = match make_way(core, topic, partition).await {
@@ -183,7 +191,7 @@ fn keep_or_say(
     let name = &topic.name;
     match opened {
         // While it was opened, its disk has failed.
-        Ok(_) if core.node().log_dirs().is_in_failed(name, partition.partition) => {
+        Ok(_) if core.node().log_dirs().is_in_failed(name, partition) => {
             core.unopened().keep_out(partition);
         }
         Ok(replica) => {
@@ -227,7 +235,7 @@ async fn make_way(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartiti
     {
         sleep(limits::PLACE_LOOK_AGAIN).await;
     }
-    if log_dirs.is_held_by_another(&topic.name, partition.partition, topic.id) {
+    if is_held(core, topic, partition) {
         return Err(NotOpened::Held);
     }
     let (dir, found) = log_dirs.place(&topic.name, partition.partition, topic.id);
@@ -246,6 +254,13 @@ async fn make_way(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartiti
     Ok(blocking(move || log_dirs.make_way(&name, index)).await??)
 }
 
+/// True where the log of an older topic of this name is still there, and is about to be deleted.
+fn is_held(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) -> bool {
+    let log_dirs = core.node().log_dirs();
+    log_dirs.is_held_by_another(&topic.name, partition.partition, topic.id)
+        || log_dirs.is_another_being_opened(&topic.name, partition)
+}
+
 /// Brings the partitions of this core up to a change of the metadata; `before` is what was in force.
 pub(crate) async fn apply(core: &Rc<Core>, before: &MetadataImage, delta: &MetadataDelta) {
     for topic_id in delta.topics_deleted.keys() {
@@ -257,6 +272,7 @@ pub(crate) async fn apply(core: &Rc<Core>, before: &MetadataImage, delta: &Metad
     }
     if delta.broker_configs_changed(&core.node().broker_id().to_string()) {
         cleaning::configure(core);
+        connections::configure(core);
     }
     let view = core.view();
     for topic_id in changed_topics(core, delta) {
@@ -380,7 +396,7 @@ fn open_log(to_open: ToOpen) -> Result<(Log, Offset), NotOpened> {
         return Ok((Log::create(&dir, &topic, index, topic_id, config, now)?, Offset(0)));
     };
     let (mut log, report) = Log::open(&dir, &topic, index, config, found.opening, now)?;
-    tell_recovery(&topic, partition, &found.opening, &report);
+    tell_recovery(&topic, partition, &found.opening, &report, log.end());
     if log.unflushed_bytes() > 0 && flushes_first {
         // What is not on the disk is not committed, and a log that serves already must not end earlier than it did.
         let job = log.flush_batches_job();
@@ -421,7 +437,13 @@ fn replica(
 }
 
 /// Says what was cut off a log, and what else was not as it should be.
-fn tell_recovery(topic: &str, partition: TopicIdPartition, opening: &Opening, report: &RecoveryReport) {
+fn tell_recovery(
+    topic: &str,
+    partition: TopicIdPartition,
+    opening: &Opening,
+    report: &RecoveryReport,
+    end: Offset,
+) {
     let partition = partition.partition;
     if report.lost_all_segments {
         let Opening { log_start, recovery_point: flushed, .. } = *opening;
@@ -437,8 +459,8 @@ fn tell_recovery(topic: &str, partition: TopicIdPartition, opening: &Opening, re
             warn!(%topic, %partition, %from, bytes, segments, closed_in_order, "the end of a log was not whole and is cut off from this offset on");
         }
     } else if report.distrusted_recovery_point {
-        let flushed = opening.recovery_point;
-        warn!(%topic, %partition, %flushed, "a log ends below what was flushed of it; all of it was read and checked");
+        let (from, flushed) = (end, opening.recovery_point);
+        error!(%topic, %partition, %from, %flushed, "a log ends below what was flushed: its records from this offset on are gone; all that is left was read and checked");
     }
     if report.reread_epochs {
         warn!(%topic, %partition, "leader-epoch-checkpoint cannot be understood; the epochs were read from the log");
@@ -446,7 +468,8 @@ fn tell_recovery(topic: &str, partition: TopicIdPartition, opening: &Opening, re
 }
 
 /// Deletes a topic's logs. What waits on them is told first, and their flushes end before a directory is
-/// renamed: what a flush writes there must not find the log of a topic that has the name next.
+/// renamed: what a flush writes there must not find the log of a topic that has the name next. A log that is being
+/// recovered is deleted at the end of that, in the background.
 async fn delete(core: &Rc<Core>, topic: &TopicImage) {
     let delay_ms = core.rules(topic).file_delete_delay_ms;
     let partitions: Vec<_> = owned(core, topic).into_iter().map(|(partition, _)| partition).collect();
@@ -456,7 +479,6 @@ async fn delete(core: &Rc<Core>, topic: &TopicImage) {
     }
     cleaning::ended(core, &partitions).await;
     core.flushes_ended(&partitions).await;
-    core.openings_ended(&partitions).await;
     let log_dirs = core.node().log_dirs();
     for replica in replicas {
         let partition = replica.partition();
@@ -468,18 +490,24 @@ async fn delete(core: &Rc<Core>, topic: &TopicImage) {
         log_dirs.forget(&topic.name, partition.partition, topic.id);
     }
     for partition in partitions {
-        delete_closed(core, topic, partition, delay_ms);
+        let doomed = Doomed { topic: topic.name.clone(), partition, delay_ms };
+        // Who reads it renames and cuts its files, and may take minutes: it goes after that, and nobody waits for it.
+        let is_doomed = core.unopened().doom(&doomed);
+        if !is_doomed {
+            delete_closed(core, &doomed);
+        }
     }
 }
 
-/// Deletes a log that is here and not open: another broker led it, or it could not be opened.
-fn delete_closed(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition, delay_ms: i64) {
-    let log_dirs = core.node().log_dirs();
-    let (dir, found) = log_dirs.place(&topic.name, partition.partition, topic.id);
-    let is_known = |found: &Found| found.partition.topic_id == topic.id;
+/// Deletes a log that is here and not open: another broker led it, or it could not be opened, or not yet.
+fn delete_closed(core: &Rc<Core>, doomed: &Doomed) {
+    let (log_dirs, Doomed { topic, partition, delay_ms }) = (core.node().log_dirs(), doomed);
+    let topic_id = partition.topic_id;
+    let (dir, found) = log_dirs.place(topic, partition.partition, topic_id);
+    let is_known = |found: &Found| found.partition.topic_id == topic_id;
     match found {
         Some(found) if is_known(&found) => match dir.rename_for_deletion(&found.partition) {
-            Ok(renamed) => remove_later(core, &dir, renamed, delay_ms),
+            Ok(renamed) => remove_later(core, &dir, renamed, *delay_ms),
             Err(error) => error!(%partition, %error, "a deleted partition keeps its directory"),
         },
         // It may hold what nobody has deleted, and must not be in the way of the next topic of the name.
@@ -491,10 +519,13 @@ fn delete_closed(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartitio
         },
         None => {}
     }
-    log_dirs.forget(&topic.name, partition.partition, topic.id);
+    log_dirs.forget(topic, partition.partition, topic_id);
 }
 
 /// The directory goes when whoever still reads from it has had `file.delete.delay.ms`.
 fn remove_later(core: &Rc<Core>, dir: &LogDir, renamed: PathBuf, delay_ms: i64) {
     core.removing().later(Removal { job: dir.removal(renamed), delay_ms }, core.clock_ms());
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tarn_log::{AgeSearch, Ages};
 use tarn_record::{Timestamp, TopicIdPartition};
-use tarn_runtime::{blocking_read, sleep, wall_clock_ms, yield_if_needed};
+use tarn_runtime::{DiskId, blocking_read, sleep, wall_clock_ms, yield_if_needed};
 use tracing::warn;
 
 use crate::core::Core;
@@ -40,10 +40,12 @@ async fn check(core: &Rc<Core>, partition: TopicIdPartition) {
         match retained {
             None | Some(Ok(Retained::Done)) => return,
             Some(Ok(Retained::Dropped)) => yield_if_needed().await,
-            Some(Ok(Retained::Unread(search))) => match look_up(partition, search).await {
-                Some(found) => ages.extend(found),
-                None => return,
-            },
+            Some(Ok(Retained::Unread(search))) => {
+                let disk = core.partitions().get(partition).map(Replica::disk);
+                let Some(disk) = disk else { return };
+                let Some(found) = look_up(partition, disk, search).await else { return };
+                ages.extend(found);
+            }
             Some(Err(error)) if error.is_full() => {
                 warn!(%partition, %error, "old segments stay; they are looked at again later");
                 return;
@@ -54,8 +56,8 @@ async fn check(core: &Rc<Core>, partition: TopicIdPartition) {
     }
 }
 
-async fn look_up(partition: TopicIdPartition, search: AgeSearch) -> Option<Ages> {
-    let found = blocking_read(move || search.run()).await;
+async fn look_up(partition: TopicIdPartition, disk: DiskId, search: AgeSearch) -> Option<Ages> {
+    let found = blocking_read(disk, move || search.run()).await;
     match found {
         Ok(Ok(found)) if !found.is_empty() => Some(found),
         Ok(Ok(_)) => None,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tarn_image::config::table;
 use tarn_image::configs::{ConfigMap, Configs};
 use tarn_image::effective::topic::{FlushPolicy as TopicFlush, TopicCompression, TopicConfig};
 use tarn_image::effective::{BrokerView, StaticConfigs};
@@ -64,6 +65,11 @@ enum Promise {
     OnDisk,
 }
 
+/// A number of the broker's own configuration that is in force now.
+fn broker_number(view: &BrokerView<'_>, name: &str) -> Option<i64> {
+    view.value(table::broker_key(name)?)?.parse().ok()
+}
+
 impl TopicRules {
     /// The rules of `topic` on this node.
     pub fn of(image: &MetadataImage, node: &Node, topic: &TopicImage) -> TopicRules {
@@ -71,7 +77,7 @@ impl TopicRules {
         let view = BrokerView::new(image.configs(), &broker, &node.config().properties);
         let config = TopicConfig::resolve(image.configs().topic(&topic.name), &view);
         let replicas = topic.partitions.values().map(|partition| partition.replicas.len()).max().unwrap_or(1);
-        let expiration_ms = node.config().storage.producer_id_expiration_ms;
+        let expiration_ms = broker_number(&view, "producer.id.expiration.ms").unwrap_or(i64::MAX);
         let promise = if *topic.name == *STATE_TOPIC { Promise::OnDisk } else { Promise::AsConfigured };
         TopicRules::from_config(&config, replicas, promise, expiration_ms)
     }
@@ -141,7 +147,8 @@ fn recompression(config: &TopicConfig) -> Option<Recompression> {
     let level = match compression {
         Compression::Gzip => Some(config.gzip_level),
         Compression::Zstd => Some(config.zstd_level),
-        Compression::None | Compression::Snappy | Compression::Lz4 => None,
+        Compression::Lz4 => Some(config.lz4_level),
+        Compression::None | Compression::Snappy => None,
     };
     Some(Recompression { compression, level })
 }
@@ -198,7 +205,9 @@ mod tests {
         assert_eq!(of(&[("compression.type", "zstd")]), to(Compression::Zstd, Some(3)));
         let gzip = [("compression.type", "gzip"), ("compression.gzip.level", "9")];
         assert_eq!(of(&gzip), to(Compression::Gzip, Some(9)));
-        assert_eq!(of(&[("compression.type", "lz4")]), to(Compression::Lz4, None), "there is but one");
+        assert_eq!(of(&[("compression.type", "lz4")]), to(Compression::Lz4, Some(9)));
+        let lz4 = [("compression.type", "lz4"), ("compression.lz4.level", "3")];
+        assert_eq!(of(&lz4), to(Compression::Lz4, Some(3)));
     }
 
     #[test]

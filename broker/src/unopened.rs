@@ -11,9 +11,11 @@
 //! * an attempt is under way from when its turn was taken until it has ended, also where the partition is no
 //!   longer to be opened meanwhile; none begins once the core stops;
 //! * the pause between two tries doubles from `LOG_RETRY_MS_MIN` to `LOG_RETRY_MS_MAX`;
+//! * a log that is deleted while it is being opened goes when that has ended: nobody may have its place before;
 //! * nothing here reads a clock: `now` comes with the call.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tarn_record::TopicIdPartition;
 
@@ -27,7 +29,20 @@ pub struct Unopened {
     /// How many wait for their first turn.
     queued: usize,
     under_way: Option<TopicIdPartition>,
+    /// What is to become of the log whose opening is under way.
+    doomed: Option<Doomed>,
     is_over: bool,
+}
+
+/// A log that is to be deleted once its opening has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doomed {
+    /// Its topic's name.
+    pub topic: Arc<str>,
+    /// Its partition.
+    pub partition: TopicIdPartition,
+    /// How long its files stay.
+    pub delay_ms: i64,
 }
 
 /// Whose recovery comes first.
@@ -116,6 +131,19 @@ impl Unopened {
         self.attempts.values().filter(|attempts| attempts.made > 0).count()
     }
 
+    /// The logs whose first turn has not come yet, or is under way.
+    pub fn to_recover(&self) -> Vec<TopicIdPartition> {
+        if self.queued == 0 && self.under_way.is_none() {
+            return Vec::new();
+        }
+        let is_first = |attempts: &Attempts| attempts.made == 0;
+        self.attempts
+            .iter()
+            .filter(|(_, attempts)| is_first(attempts))
+            .map(|(partition, _)| *partition)
+            .collect()
+    }
+
     /// True where there is none.
     pub fn is_empty(&self) -> bool {
         self.attempts.is_empty()
@@ -149,7 +177,21 @@ impl Unopened {
 
     /// The attempt that was under way has ended.
     pub fn ended(&mut self) {
-        self.under_way = None;
+        (self.under_way, self.doomed) = (None, None);
+    }
+
+    /// A partition was deleted. True where its log is being opened, and so is to be deleted when that has ended.
+    pub fn doom(&mut self, doomed: &Doomed) -> bool {
+        let is_under_way = self.under_way == Some(doomed.partition);
+        if is_under_way {
+            self.doomed = Some(doomed.clone());
+        }
+        is_under_way
+    }
+
+    /// The log whose opening is about to end, where it was deleted meanwhile.
+    pub fn take_doomed(&mut self) -> Option<Doomed> {
+        self.doomed.take()
     }
 
     /// The partition whose log is being opened.
@@ -231,12 +273,25 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_is_deleted_while_it_is_being_opened_is_deleted_at_the_end_of_that() {
+        let mut unopened = Unopened::default();
+        let doomed = |partition| Doomed { topic: "t".into(), partition: p(partition), delay_ms: 7 };
+        unopened.failed(p(0), 0);
+        assert!(!unopened.doom(&doomed(0)), "it is not being opened");
+        assert_eq!(unopened.begin_due(u64::MAX), Some(p(0)));
+        assert!(!unopened.doom(&doomed(1)) && unopened.doom(&doomed(0)));
+        assert_eq!((unopened.take_doomed(), unopened.take_doomed()), (Some(doomed(0)), None));
+        unopened.ended();
+    }
+
+    #[test]
     fn what_a_crash_left_has_its_turn_before_what_failed_and_is_no_failure_until_then() {
         let mut unopened = Unopened::default();
         unopened.failed(p(0), 0);
         unopened.queue(p(1), Rank::Ordinary);
         unopened.queue(p(2), Rank::Internal);
         assert_eq!((unopened.queued(), unopened.len(), unopened.offline()), (2, 3, 1));
+        assert_eq!(unopened.to_recover(), [p(1), p(2)]);
         assert!(unopened.has_failed(p(0)) && !unopened.has_failed(p(1)) && unopened.contains(p(1)));
         for expected in [p(2), p(1), p(0)] {
             assert_eq!(unopened.begin_due(u64::MAX), Some(expected));

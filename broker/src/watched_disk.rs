@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use tarn_log::disk::Open;
 use tarn_log::{Disk, Reach, ReadFrom};
 use tarn_runtime::channel::Flag;
+use tarn_runtime::yield_now;
 
 use double::{Synced, Watch};
 
@@ -33,7 +34,9 @@ struct Watched {
     available: AtomicU64,
     /// Whoever opens a file to write goes on when this is raised.
     held: Mutex<Option<Flag>>,
-    cold: Mutex<Option<Cold>>,
+    cold: Mutex<Vec<Cold>>,
+    /// Reads of them that were begun.
+    cold_reads: AtomicUsize,
 }
 
 /// Files of which memory has nothing.
@@ -56,7 +59,8 @@ impl Default for WatchedDisk {
             file_syncs: AtomicI64::new(i64::MAX),
             available: AtomicU64::new(u64::MAX),
             held: Mutex::new(None),
-            cold: Mutex::new(None),
+            cold: Mutex::new(Vec::new()),
+            cold_reads: AtomicUsize::new(0),
         }))
     }
 }
@@ -100,21 +104,39 @@ impl WatchedDisk {
     /// Memory has nothing of these files until `until` is raised, and neither does who reads them from the disk.
     pub(crate) fn is_cold(&self, path_part: &'static str, until: Flag) {
         let cold = Cold { path_part, until, is_broken: false };
-        *self.0.cold.lock().expect("nobody panicked") = Some(cold);
+        self.0.cold.lock().expect("nobody panicked").push(cold);
+    }
+
+    /// Memory has nothing of these files, and the disk says when `until` is raised that it cannot read them.
+    pub(crate) fn is_broken_from(&self, path_part: &'static str, until: Flag) {
+        let cold = Cold { path_part, until, is_broken: true };
+        self.0.cold.lock().expect("nobody panicked").push(cold);
+    }
+
+    /// Waits until so many reads of what memory does not have were begun.
+    pub(crate) async fn has_begun(&self, cold_reads: usize) {
+        while self.0.cold_reads.load(Ordering::SeqCst) < cold_reads {
+            yield_now().await;
+        }
+    }
+
+    /// Who reads from now on is not held up, whatever was said before.
+    pub(crate) fn is_mended(&self) {
+        self.0.cold.lock().expect("nobody panicked").clear();
     }
 
     /// Memory has nothing of these files, and the disk cannot read them.
     pub(crate) fn is_broken(&self, path_part: &'static str) {
-        let cold = Cold { path_part, until: Flag::default(), is_broken: true };
-        cold.until.raise();
-        *self.0.cold.lock().expect("nobody panicked") = Some(cold);
+        let until = Flag::default();
+        until.raise();
+        self.is_broken_from(path_part, until);
     }
 }
 
 impl Watched {
     fn cold(&self, path: &str) -> Option<Cold> {
-        let cold = self.cold.lock().expect("nobody panicked").clone();
-        cold.filter(|cold| path.contains(cold.path_part))
+        let cold = self.cold.lock().expect("nobody panicked");
+        cold.iter().find(|cold| path.contains(cold.path_part)).cloned()
     }
 }
 
@@ -133,7 +155,10 @@ impl Watch for Watched {
                 Err(io::ErrorKind::WouldBlock.into())
             }
             (Some(cold), ReadFrom::Disk) => {
-                cold.until.raised_blocking();
+                self.cold_reads.fetch_add(1, Ordering::SeqCst);
+                if !cold.until.is_raised() {
+                    cold.until.raised_blocking();
+                }
                 if cold.is_broken { Err(io::Error::other("the disk is broken")) } else { Ok(()) }
             }
             _ => Ok(()),

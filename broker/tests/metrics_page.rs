@@ -36,7 +36,15 @@ one without. A node with more topics with traffic than `tarn.metrics.topics.max`
 then 0.
 
 **Limits.** `tarn_limit{name=...}` and `tarn_used{name=...}` are pairs; `tarn_used / tarn_limit` is how near a node is
-to refusing or slowing somebody down.
+to refusing or slowing somebody down. `descriptors` and `memory_maps` are those of the process, `segment_descriptors` the
+share of the former for segments; `cold_reads` beyond their limit wait for one of its threads.
+
+**Times of requests.** `totaltimems` ends when the answer is handed to its connection. Of Kafka's parts of it there are
+two: `localtimems` and, for fetches, `remotetimems`. The others would mean something else here: a request waits in no
+queue, for whoever reads it serves it, and answers leave in their order when the socket takes them.
+
+**A scrape** is made beside the cores, one at a time; those who ask meanwhile share the next. `/healthz` and `/readyz` do not
+wait for it. Directories are told as they are, where the exporter keeps the quotes of a bean's name around them.
 
 **Quantiles** are of the last five to six minutes and right to an eighth; `_sum` and `_count` are since the start.
 ";
@@ -106,7 +114,8 @@ fn what_kafka_has_is_named_as_the_exporters_example_names_it() {
             // Its attributes are metrics.
             None => format!("{domain}_{kind}_"),
         }
-        .to_lowercase();
+        .to_lowercase()
+        .replace('-', "_");
         let is_named =
             if key("name").is_some() { metric.name == prefix } else { metric.name.starts_with(&prefix) };
         assert!(is_named, "{jmx} is {}, not {prefix}", metric.name);

@@ -39,6 +39,8 @@ pub enum Unit {
     Milliseconds,
     /// Seconds.
     Seconds,
+    /// Hundredths of something.
+    Percent,
     /// 1 for yes, 0 for no.
     Truth,
 }
@@ -62,6 +64,7 @@ impl Unit {
             Unit::Bytes => "bytes",
             Unit::Milliseconds => "milliseconds",
             Unit::Seconds => "seconds",
+            Unit::Percent => "percent",
             Unit::Truth => "0 or 1",
         }
     }

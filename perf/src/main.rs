@@ -7,8 +7,10 @@ mod broker_client;
 mod clients;
 mod failure;
 mod load;
+mod load_arguments;
 mod many_topics;
 mod measure;
+mod open_loop;
 mod peers;
 mod program;
 mod runs;
@@ -20,26 +22,23 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use serde_json::Value;
 
-use crate::batch::{Codec, Shape};
-use crate::broker_client::pipeline::Acks;
-use crate::clients::Fetching;
 use crate::failure::{Doing, Result};
 use crate::load::{Size, VALUE_BYTES};
+use crate::load_arguments::{
+    ConsumeArguments, FlushArguments, LatencyArguments, ProduceArguments, TailArguments,
+};
 use crate::many_topics::ManyTopics;
 use crate::peers::Peer;
 use crate::peers::append_loop::AppendLoop;
 use crate::peers::copy_loop::CopyLoop;
 use crate::peers::kafka::Kit;
-use crate::peers::send_loop::{self, Sent};
-use crate::peers::server::ServerKind;
+use crate::peers::send_loop::{self, Sent, Shown};
 use crate::peers::small_source::SourceKind;
 use crate::peers::tarn::Build;
-use crate::runs::consume::ConsumeRun;
 use crate::runs::failover::FailoverRun;
 use crate::runs::lag::{LagPeer, LagRun};
 use crate::runs::mirror::MirrorRun;
 use crate::runs::partitions::PartitionsRun;
-use crate::runs::produce::{Load, ProduceRun};
 use crate::runs::restart::RestartRun;
 
 /// Measurements of Tarn.
@@ -66,6 +65,12 @@ enum Run {
     Produce(ProduceArguments),
     /// Consumers that read what was written, from its first offset: the same three
     Consume(ConsumeArguments),
+    /// From the moment when a batch is due to a consumer that has it, at a fixed rate: Tarn and Apache Kafka in turn
+    Latency(LatencyArguments),
+    /// Consumers at the end of a topic while producers write to it: those two, and a loop that sends a file
+    Tail(TailArguments),
+    /// Appends that are on the disk when they are acknowledged: Tarn, and a loop that writes and calls fdatasync
+    Flush(FlushArguments),
     /// The loop of `produce` alone: receive, check CRCs, write, with one thread. Serves until it is ended
     #[command(hide = true)]
     AppendLoop {
@@ -91,6 +96,9 @@ enum Run {
         /// Records of each of its batches
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         batch_records: u64,
+        /// Shows so many each second; without it all at once
+        #[arg(long, value_name = "N", value_parser = pace)]
+        batches_per_second: Option<f64>,
     },
     /// The loop alone: fetch, check CRCs, write, with one thread. Prints one line of JSON
     Loop {
@@ -203,68 +211,6 @@ struct PartitionsArguments {
 }
 
 #[derive(Args)]
-struct LoadArguments {
-    /// MB (10^6 bytes) of values that are written each time
-    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
-    records_mb: u64,
-    /// Bytes of each value
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    record_bytes: u32,
-    /// Bytes of each batch before a codec, about; a batch holds one record at least
-    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    batch_bytes: u32,
-    /// Connections that write
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
-    connections: u16,
-    /// Partitions of the topic
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    partitions: u16,
-    /// How often each server is measured
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
-    rounds: u16,
-    /// Who is measured
-    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "tarn,kafka,loop")]
-    peers: Vec<ServerKind>,
-}
-
-#[derive(Args)]
-struct ProduceArguments {
-    #[command(flatten)]
-    load: LoadArguments,
-    /// Who has a batch when it is acknowledged
-    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "1,all")]
-    acks: Vec<Acks>,
-    /// How batches are compressed
-    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "none,lz4")]
-    codec: Vec<Codec>,
-    /// MB of values that each case writes first, not measured
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
-    warm_mb: u64,
-    #[command(flatten)]
-    shared: Shared,
-}
-
-#[derive(Args)]
-struct ConsumeArguments {
-    #[command(flatten)]
-    load: LoadArguments,
-    /// How batches are compressed
-    #[arg(long, value_name = "CODEC", value_enum, default_value = "none")]
-    codec: Codec,
-    /// How many consumers read at a time, each all of it
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8")]
-    consumers: Vec<u16>,
-    /// The largest response to ask for, in bytes
-    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(i32).range(1..))]
-    response_bytes: i32,
-    /// Consumers fetch in sessions, as Kafka's own does, and do not name all partitions each time
-    #[arg(long)]
-    sessions: bool,
-    #[command(flatten)]
-    shared: Shared,
-}
-
-#[derive(Args)]
 struct Shared {
     /// Print JSON, with every round
     #[arg(long)]
@@ -332,12 +278,25 @@ fn run(run: Run) -> Result<String> {
             let json = arguments.shared.json;
             arguments.consume_run()?.run().map(|report| printed(report, json))
         }
+        Run::Latency(arguments) => {
+            let json = arguments.shared.json;
+            arguments.latency_run()?.run().map(|report| printed(report, json))
+        }
+        Run::Flush(arguments) => {
+            let json = arguments.shared.json;
+            arguments.flush_run()?.run().map(|report| printed(report, json))
+        }
+        Run::Tail(arguments) => {
+            let json = arguments.shared.json;
+            arguments.tail_run()?.run().map(|report| printed(report, json))
+        }
         Run::AppendLoop { listen, into } => {
             let serve = AppendLoop::new(&listen, &into).and_then(AppendLoop::run);
             serve.map(|()| String::new()).doing(|| format!("serving at {listen}"))
         }
-        Run::SendLoop { listen, file, batch_bytes, batch_records } => {
-            let serve = send_loop::run(&listen, &file, Sent { batch_bytes, batch_records });
+        Run::SendLoop { listen, file, batch_bytes, batch_records, batches_per_second } => {
+            let shown = Shown::new(Sent { batch_bytes, batch_records }, batches_per_second);
+            let serve = send_loop::run(&listen, &file, shown);
             serve.map(|()| String::new()).doing(|| format!("serving at {listen}"))
         }
         Run::Loop { source, partitions, response_bytes, into } => {
@@ -345,6 +304,12 @@ fn run(run: Run) -> Result<String> {
             copy.run(&into).map(|copied| format!("{copied}\n")).doing(|| "copying".to_owned())
         }
     }
+}
+
+/// A number of batches in a second.
+fn pace(text: &str) -> std::result::Result<f64, String> {
+    let pace = text.parse().map_err(|error| format!("{error}"))?;
+    if f64::is_normal(pace) && pace > 0.0 { Ok(pace) } else { Err("above 0".to_owned()) }
 }
 
 fn printed((json, text): (Value, String), as_json: bool) -> String {
@@ -413,52 +378,6 @@ impl ManyArguments {
     fn restart_run(self) -> Result<RestartRun> {
         let FailoverRun { topics, source, rounds, tarn, kit, work } = self.failover_run()?;
         Ok(RestartRun { topics, source, rounds, tarn, kit, work })
-    }
-}
-
-impl LoadArguments {
-    fn load(&self) -> Load {
-        Load {
-            shape: Shape { record_bytes: self.record_bytes as usize, batch_bytes: self.batch_bytes as usize },
-            bytes: self.records_mb * 1_000_000,
-            connections: usize::from(self.connections),
-            partitions: usize::from(self.partitions),
-        }
-    }
-}
-
-impl ProduceArguments {
-    fn produce_run(self) -> Result<ProduceRun> {
-        let shared = self.shared.whole()?;
-        Ok(ProduceRun {
-            load: self.load.load(),
-            rounds: usize::from(self.load.rounds),
-            peers: self.load.peers,
-            acks: self.acks,
-            codecs: self.codec,
-            warm_bytes: self.warm_mb * 1_000_000,
-            kit: Kit::new(&shared.kit, &shared.root),
-            tarn: shared.build(),
-            work: shared.work,
-        })
-    }
-}
-
-impl ConsumeArguments {
-    fn consume_run(self) -> Result<ConsumeRun> {
-        let shared = self.shared.whole()?;
-        Ok(ConsumeRun {
-            load: self.load.load(),
-            codec: self.codec,
-            rounds: usize::from(self.load.rounds),
-            peers: self.load.peers,
-            consumers: self.consumers.into_iter().map(usize::from).collect(),
-            response_bytes: self.response_bytes,
-            fetching: if self.sessions { Fetching::InSessions } else { Fetching::Alone },
-            kit: Kit::new(&shared.kit, &shared.root),
-            tarn: shared.build(),
-            work: shared.work,
-        })
     }
 }
 

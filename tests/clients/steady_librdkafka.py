@@ -16,6 +16,12 @@ PAUSE_SECONDS = 0.002
 FLUSH_SECONDS = 60
 
 
+def say(*words):
+    """Prints a line with one write: librdkafka logs to the same file, and Python may be told not to buffer."""
+    sys.stdout.write(" ".join(str(word) for word in words) + "\n")
+    sys.stdout.flush()
+
+
 def main():
     bootstrap, stop_file, *topics = sys.argv[1:]
     producer = Producer(
@@ -33,9 +39,9 @@ def main():
     def reported(error, message):
         value = message.value().decode()
         if error is None:
-            print("acked", message.topic(), message.partition(), message.offset(), value, flush=True)
+            say("acked", message.topic(), message.partition(), message.offset(), value)
         else:
-            print("failed", value, error, flush=True)
+            say("failed", value, error)
 
     for i in itertools.count():
         if os.path.exists(stop_file):
@@ -46,7 +52,7 @@ def main():
         time.sleep(PAUSE_SECONDS)
     if producer.flush(FLUSH_SECONDS):
         sys.exit("records were neither written nor refused")
-    print("ended", flush=True)
+    say("ended")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,12 @@ POLL_SECONDS = 0.001
 FLUSH_SECONDS = 60
 
 
+def say(*words):
+    """Prints a line with one write: librdkafka logs to the same file, and Python may be told not to buffer."""
+    sys.stdout.write(" ".join(str(word) for word in words) + "\n")
+    sys.stdout.flush()
+
+
 def main():
     bootstrap, topic, partition, idempotent = sys.argv[1:5]
     producer = Producer(
@@ -30,10 +36,10 @@ def main():
     def reported(error, message):
         value = message.value().decode()
         if error is None:
-            print("acked", message.topic(), message.partition(), message.offset(), value, flush=True)
+            say("acked", message.topic(), message.partition(), message.offset(), value)
         else:
             refused.append(value)
-            print("refused", value, error.name(), flush=True)
+            say("refused", value, error.name())
 
     for i in itertools.count():
         if refused:
@@ -44,7 +50,7 @@ def main():
             producer.poll(POLL_SECONDS)
     if producer.flush(FLUSH_SECONDS):
         sys.exit("records were neither written nor refused")
-    print("ended", flush=True)
+    say("ended")
 
 
 if __name__ == "__main__":

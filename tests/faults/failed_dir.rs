@@ -1,4 +1,4 @@
-//! A disk that fails under one of several log directories: its replicas are out of service, and no others.
+//! A disk that fails under one of several log directories, or cannot be read at the start: its replicas are out of service, and no others.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -120,6 +120,59 @@ fn a_directory_that_fails_while_its_logs_are_recovered_is_not_tried_again() {
     two.start_again();
     for partition in 0..PARTITIONS {
         assert!(is_written(&two.tarn, partition, 30_000), "partition {partition}");
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_opened_at_the_start_takes_its_own_replicas_along_and_no_others() {
+    let mut two = two_dirs();
+    ["t", "made.again"].iter().for_each(|topic| two.tarn.create_topic(topic, PARTITIONS));
+    let before = lines("before", RECORDS);
+    (0..PARTITIONS).for_each(|partition| write_lines(&two.tarn.bootstrap(), "t", partition, &before));
+    let [on_kept, on_failing] = [&two.kept, &two.failing].map(|dir| partitions_in(dir));
+    assert!(!on_kept.is_empty() && !on_failing.is_empty(), "{on_kept:?} {on_failing:?}");
+    two.tarn.stop();
+    let away = two.failing.with_extension("away");
+    fs::rename(&two.failing, &away).expect("it is ours");
+    File::create(&two.failing).expect("it is ours");
+
+    for _ in 0..2 {
+        two.start_again();
+        assert!(two.tarn.output().contains("a log directory cannot be opened"), "{}", two.tarn.output());
+        for partition in &on_kept {
+            assert!(is_written(&two.tarn, *partition, 30_000), "partition {partition}");
+        }
+        for partition in &on_failing {
+            assert!(!is_written(&two.tarn, *partition, 3000), "partition {partition}");
+        }
+        two.tarn.stop();
+    }
+    two.start_again();
+    let bootstrap = two.tarn.bootstrap();
+    let described = tool("LogDirsCommand", &["--bootstrap-server", &bootstrap, "--describe"]).ok();
+    assert!(described.contains("KafkaStorageException"), "{described}");
+    tool("TopicCommand", &["--bootstrap-server", &bootstrap, "--delete", "--topic", "made.again"]).ok();
+    for topic in ["later", "made.again"] {
+        two.tarn.create_topic(topic, PARTITIONS);
+        (0..PARTITIONS).for_each(|partition| write_lines(&bootstrap, topic, partition, &before));
+    }
+    two.tarn.stop();
+
+    fs::remove_file(&two.failing).expect("it is ours");
+    fs::rename(&away, &two.failing).expect("it is ours");
+    two.start_again();
+    let mut cluster = Cluster::connect(&two.tarn.bootstrap());
+    let topic = cluster.topic("t");
+    for partition in &topic.partitions {
+        let end = cluster.offsets(&topic, partition).high_watermark;
+        let written = if on_kept.contains(&partition.index) { 2 } else { 0 };
+        assert_eq!(end, RECORDS as i64 + written, "{partition:?}");
+    }
+    for name in ["later", "made.again"] {
+        let topic = cluster.topic(name);
+        for partition in &topic.partitions {
+            assert_eq!(cluster.offsets(&topic, partition).high_watermark, RECORDS as i64, "{name}");
+        }
     }
 }
 

@@ -74,7 +74,10 @@ fn kill_again_and_again(kills: usize) {
         std::fs::write(kept.join("batches"), shown).expect("it is ours");
         std::fs::write(kept.join("tarn.log"), tarn.output()).expect("it is ours");
         std::fs::write(kept.join("kills"), format!("{killed_at:?}")).expect("it is ours");
-        panic!("{faults:#?}, given up: {given_up:?}; what was said, and the batches, are in {}", kept.display());
+        panic!(
+            "{faults:#?}, given up: {given_up:?}; what was said, and the batches, are in {}",
+            kept.display()
+        );
     }
 }
 

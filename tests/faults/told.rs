@@ -1,9 +1,8 @@
 //! What a producer was told of its records, beside where they are in the log afterwards.
 //!
-//! librdkafka reports a record without an offset where it learns only from a later batch that it is in the log: after
-//! a start its batch may be refused, because the log is still being recovered, and the one behind it on the
-//! connection taken, whose sequence says that the first one is there. Such a record has an acknowledgement, which says
-//! nothing of its place.
+//! librdkafka reports a record without an offset where it learns only from a later batch that it is in the log: a
+//! batch that was in the log before a crash was refused after it, because the log was still being recovered, and the
+//! one behind it on the connection was taken. A node that takes none before the other is back does not do that.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -60,7 +59,7 @@ impl Told {
             let Some(at) = open.remove(record.value.as_str()) else {
                 return Some(format!("it was acknowledged twice, or is nowhere: {record:?}"));
             };
-            if record.offset.is_some_and(|said| said != at) {
+            if record.offset != Some(at) {
                 let near = |offset: i64| (offset - at).abs() <= AROUND;
                 let others = self.records.iter().filter(|other| other.offset.is_some_and(near));
                 let around: Vec<_> = stored.range(at - AROUND..=at + AROUND).collect();
@@ -102,13 +101,16 @@ pub(crate) fn batches(log: &Path) -> String {
 
 #[test]
 fn what_was_said_of_a_record_is_compared_with_its_place() {
-    let said = "acked t 0 5 a\n%5|a line of librdkafka\nacked other 0 5 x\nacked t 0 None b\nacked t 0 7 c\n";
+    let said = "acked t 0 5 a\n%5|a line of librdkafka\nacked other 0 5 x\nacked t 0 6 b\nacked t 0 7 c\n";
     let told = Told::of("t", said);
-    let stored = |values: &[(i64, &str)]| values.iter().map(|(at, value)| (*at, (*value).to_string())).collect();
+    let stored =
+        |values: &[(i64, &str)]| values.iter().map(|(at, value)| (*at, (*value).to_string())).collect();
     assert_eq!((told.len(), acknowledged(said)), (3, 4));
     assert_eq!(told.fault(&stored(&[(5, "a"), (6, "b"), (7, "c")])), None);
+    let unplaced = Told::of("t", "acked t 0 None b\n").fault(&stored(&[(6, "b")]));
+    assert!(unplaced.is_some_and(|fault| fault.contains("b\", offset: None } is at 6")));
     for (wrong, why) in [
-        (stored(&[(5, "a"), (6, "c"), (7, "b")]), "c\", offset: Some(7) } is at 6"),
+        (stored(&[(5, "a"), (6, "c"), (7, "b")]), "b\", offset: Some(6) } is at 7"),
         (stored(&[(5, "a"), (6, "b")]), "nowhere"),
         (stored(&[(5, "a"), (6, "b"), (7, "c"), (8, "d")]), "never acknowledged: {\"d\": 8}"),
     ] {

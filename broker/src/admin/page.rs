@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use tarn_image::effective::{BrokerView, topic_value};
 use tarn_image::{PartitionRegistration, TopicImage};
-use tarn_metrics::{Column, Exposition, Value};
+use tarn_metrics::{Column, Durations, Exposition, Metric, Value};
 use tarn_mirror::metrics::Each;
 use tarn_record::{BrokerId, TopicId};
-use tarn_transport::TransportMetrics;
-use tarn_wire::ApiKey;
+use tarn_wire::{ApiKey, ErrorCode};
 
 use super::process::Process;
-use super::scrape::{Scraped, Timings};
-use crate::limits;
+use super::scrape::{RequestTimings, Scraped, Timings};
 use crate::metrics::{self, CoreMeasured, MeasuredLog, OfApi, TopicTraffic};
+
+mod storage;
+mod used;
 
 /// Writes the page.
 pub(super) fn write(scraped: &Scraped<'_>) -> String {
@@ -29,8 +30,10 @@ pub(super) fn write(scraped: &Scraped<'_>) -> String {
     if let Some(manager) = node.mirrors() {
         tarn_mirror::metrics::expose(manager.metrics(), &scraped.mirrors, &mut page);
     }
-    limits(scraped, &mut page);
-    process(&mut page);
+    storage::write(scraped, &mut page);
+    let process = Process::now();
+    used::write(scraped, &process, &mut page);
+    tell_process(&process, &mut page);
     page.finish()
 }
 
@@ -82,17 +85,39 @@ fn requests(scraped: &Scraped<'_>, page: &mut Exposition) {
             labels.for_each(|name| family.series(&[name, &version.to_string()], count));
         }
     }
-    let mut family = page.family(metrics::TOTAL_TIME);
-    for (at, (key, durations)) in scraped.timings.requests.iter().enumerate() {
-        let earlier =
-            scraped.earlier.requests.get(at).map(|(_, earlier)| earlier.clone()).unwrap_or_default();
-        let summary = durations.summary_since(&earlier);
-        names(*key).into_iter().for_each(|name| family.summary(&[name], &summary));
+    times(scraped, page, metrics::TOTAL_TIME, |timings| Some(&timings.total));
+    times(scraped, page, metrics::LOCAL_TIME, |timings| {
+        Some(timings.split.as_ref().map_or(&timings.total, |(local, _)| local))
+    });
+    times(scraped, page, metrics::REMOTE_TIME, |timings| timings.split.as_ref().map(|(_, remote)| remote));
+    let mut family = page.family(metrics::ERRORS);
+    for api in &apis {
+        let mut counts: BTreeMap<ErrorCode, u64> = BTreeMap::new();
+        let all = of_key(api.key).flat_map(|api| api.errors.iter());
+        all.for_each(|(code, count)| *counts.entry(code).or_default() += count);
+        let name = api.key.name().unwrap_or_default();
+        counts.into_iter().for_each(|(code, count)| family.series(&[name, code.name()], count));
     }
     let mut family = page.family(metrics::UNANSWERED);
     for api in &apis {
         let count: u64 = of_key(api.key).map(|api| api.closed.get()).sum();
         names(api.key).into_iter().take(1).for_each(|name| family.series(&[name], count));
+    }
+}
+
+/// Writes a summary of each API that has it.
+fn times(
+    scraped: &Scraped<'_>,
+    page: &mut Exposition,
+    metric: &'static Metric,
+    of: impl Fn(&RequestTimings) -> Option<&Durations>,
+) {
+    let (mut family, nothing) = (page.family(metric), Durations::default());
+    for (at, (key, timings)) in scraped.timings.requests.iter().enumerate() {
+        let Some(durations) = of(timings) else { continue };
+        let earlier = scraped.earlier.requests.get(at).and_then(|(_, earlier)| of(earlier));
+        let summary = durations.summary_since(earlier.unwrap_or(&nothing));
+        names(*key).into_iter().for_each(|name| family.summary(&[name], &summary));
     }
 }
 
@@ -168,14 +193,12 @@ fn logs(scraped: &Scraped<'_>, page: &mut Exposition) {
         let mut family = page.family(metric);
         logs.iter().for_each(|log| family.series(&[&log.topic, &log.partition.to_string()], value(log)));
     }
-    let Timings { flushes, .. } = &scraped.timings;
+    let Timings { flushes, cold_lookups, .. } = &scraped.timings;
     page.family(metrics::FLUSHES).summary(&[], &flushes.summary_since(&scraped.earlier.flushes));
-    let mut family = page.family(metrics::LOG_DIR_FREE);
-    for dir in scraped.watched.node.log_dirs().dirs() {
-        if let Ok(bytes) = dir.available_bytes() {
-            family.series(&[&dir.path().display().to_string()], bytes);
-        }
-    }
+    let begun: u64 = scraped.watched.node.metrics().iter().map(|core| core.cold_lookups.begun.get()).sum();
+    page.single(metrics::COLD_LOOKUPS, begun.saturating_sub(cold_lookups.count()));
+    let summary = cold_lookups.summary_since(&scraped.earlier.cold_lookups);
+    page.family(metrics::COLD_LOOKUP_TIME).summary(&[], &summary);
 }
 
 fn cluster(scraped: &Scraped<'_>, page: &mut Exposition) {
@@ -207,45 +230,7 @@ fn quorum(scraped: &Scraped<'_>, page: &mut Exposition) {
     leader.into_iter().for_each(|leader| page.single(metrics::RAFT_LOG_END, leader.log_end_offset));
 }
 
-fn limits(scraped: &Scraped<'_>, page: &mut Exposition) {
-    let watched = scraped.watched;
-    let cores = scraped.cores.len();
-    let sum = |number: fn(&CoreMeasured) -> usize| scraped.cores.iter().map(number).sum::<usize>();
-    let connections: u64 =
-        watched.node.metrics().iter().map(|core| TransportMetrics::connections_open(&core.transport)).sum();
-    let max_connections =
-        usize::try_from(watched.node.config().network.max_connections).unwrap_or(usize::MAX);
-    let (mirrors_memory, reserved) = watched.node.mirrors().map_or((0, 0), |manager| manager.fetch_memory());
-    let fullest_mailbox = watched.peers.iter().map(|peer| peer.depth()).max().unwrap_or(0);
-    let pairs: [(&str, usize, usize); 9] = [
-        ("background_flushes", limits::BACKGROUND_FLUSHES, watched.node.flusher().waiting()),
-        ("connections", max_connections, connections as usize),
-        (
-            "fetch_session_partitions",
-            cores * limits::FETCH_SESSION_PARTITIONS_PER_CORE,
-            sum(|core| core.session_partitions),
-        ),
-        ("fetch_sessions", watched.node.fetch_sessions_max(), sum(|core| core.sessions)),
-        ("inbound_bytes", watched.inbound.limit(), watched.inbound.in_use()),
-        ("mailbox_envelopes_of_a_core", limits::MAILBOX_ENVELOPES, fullest_mailbox),
-        ("mirror_fetch_bytes", mirrors_memory, reserved),
-        ("segment_descriptors", watched.descriptors.limit(), watched.descriptors.in_use()),
-        (
-            "waiting_produce_requests",
-            cores * limits::WAITING_PRODUCES_PER_CORE,
-            sum(|core| core.waiting_produces),
-        ),
-    ];
-    let mut family = page.family(metrics::LIMIT);
-    pairs.iter().for_each(|(name, limit, _)| family.series(&[name], *limit));
-    let mut family = page.family(metrics::USED);
-    pairs.iter().for_each(|(name, _, used)| family.series(&[name], *used));
-    page.single(metrics::WAITING_FOR_MEMORY, watched.inbound.waiting());
-    page.single(metrics::SEGMENTS_CLOSED, watched.descriptors.closed());
-}
-
-fn process(page: &mut Exposition) {
-    let process = Process::now();
+fn tell_process(process: &Process, page: &mut Exposition) {
     page.family(metrics::BUILD_INFO).series(&[env!("CARGO_PKG_VERSION")], 1u64);
     let mut known =
         |metric, value: Option<Value>| value.into_iter().for_each(|value| page.single(metric, value));

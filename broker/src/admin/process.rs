@@ -17,6 +17,10 @@ pub(super) struct Process {
     pub(super) open_fds: Option<u64>,
     /// How many there may be.
     pub(super) max_fds: Option<u64>,
+    /// Its memory maps.
+    pub(super) maps: Option<u64>,
+    /// How many there may be.
+    pub(super) max_maps: Option<u64>,
     /// When it began, in seconds since 1970.
     pub(super) started_at: Option<f64>,
 }
@@ -29,6 +33,9 @@ impl Process {
         let mut process = Process::of_stat(&stat, clock_ticks_per_second() as f64, page_size() as u64);
         process.open_fds = entries.ok().map(|count| count.saturating_sub(1));
         process.max_fds = getrlimit(Resource::Nofile).current;
+        process.maps = fs::read("/proc/self/maps").ok().map(|maps| lines(&maps));
+        process.max_maps =
+            fs::read_to_string("/proc/sys/vm/max_map_count").ok().and_then(|max| max.trim().parse().ok());
         process.started_at = process.started_at.and_then(|since_boot| Some(booted_at()? + since_boot));
         process
     }
@@ -46,6 +53,10 @@ impl Process {
             ..Process::default()
         }
     }
+}
+
+fn lines(text: &[u8]) -> u64 {
+    text.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 /// When the machine was booted, in seconds since 1970.
@@ -73,6 +84,7 @@ mod tests {
         let process = Process::now();
         assert!(process.resident_bytes > Some(1 << 20), "{process:?}");
         assert!(process.open_fds > Some(2) && process.open_fds <= process.max_fds, "{process:?}");
+        assert!(process.maps > Some(5) && process.maps <= process.max_maps, "{process:?}");
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs_f64();
         let age = now - process.started_at.expect("it began");
         assert!((-1.0..86_400.0).contains(&age), "{process:?}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tarn_image::MetadataImage;
 use tarn_log::Descriptors;
-use tarn_metrics::{Durations, Recent};
+use tarn_metrics::{Durations, Recent, Timer};
 use tarn_mirror::metrics::{Each, MeasuredMirror};
 use tarn_record::TopicIdPartition;
 use tarn_runtime::channel::Sender;
@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::page;
 use crate::envelope::Envelope;
 use crate::limits;
-use crate::metrics::{CoreMeasured, Measure};
+use crate::metrics::{CoreMeasured, Measure, OfApi, WAITING};
 use crate::node::Node;
 
 /// What there is to be told of a node.
@@ -55,9 +55,19 @@ pub(super) struct Scrape {
 #[derive(Clone, Default)]
 pub(super) struct Timings {
     /// Requests, in the order of `dispatch::SERVED`.
-    pub(super) requests: Vec<(ApiKey, Durations)>,
+    pub(super) requests: Vec<(ApiKey, RequestTimings)>,
     /// Flushes.
     pub(super) flushes: Durations,
+    /// Lookups beside the cores.
+    pub(super) cold_lookups: Durations,
+}
+
+/// How long requests of one API took.
+#[derive(Clone, Default)]
+pub(super) struct RequestTimings {
+    pub(super) total: Durations,
+    /// Of those that wait for something to happen: work, and waiting.
+    pub(super) split: Option<(Durations, Durations)>,
 }
 
 /// One scrape's answers.
@@ -102,11 +112,15 @@ impl Timings {
         let cores = node.metrics();
         let keys = cores.iter().take(1).flat_map(|core| core.requests.iter().map(|api| api.key));
         let of_key = |key| {
-            let timers = cores.iter().flat_map(|core| core.requests.iter());
-            (key, Durations::of(timers.filter(|api| api.key == key).map(|api| &api.total)))
+            let apis = || cores.iter().flat_map(|core| core.requests.iter()).filter(|api| api.key == key);
+            let all = |timer: fn(&OfApi) -> &Timer| Durations::of(apis().map(timer));
+            let waits = WAITING.contains(&key);
+            let split = waits.then(|| (all(|api| &api.local), all(|api| &api.remote)));
+            (key, RequestTimings { total: all(|api| &api.total), split })
         };
         let flushes = Durations::of(cores.iter().map(|core| &core.flushes));
-        Timings { requests: keys.map(of_key).collect(), flushes }
+        let cold_lookups = Durations::of(cores.iter().map(|core| &core.cold_lookups.ended));
+        Timings { requests: keys.map(of_key).collect(), flushes, cold_lookups }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Taking the log directories: formatted, ours, and locked for as long as the node runs.
+//! Taking the log directories: formatted, ours, and locked for as long as the node runs. As in Kafka one whose disk fails
+//! then is out of service, and the node starts with the others.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,9 +7,10 @@ use std::sync::Arc;
 
 use tarn_image::MetadataImage;
 use tarn_image::config::server::{ServerConfig, is_a_logs_place};
-use tarn_log::{Descriptors, Disk, LogDir, RealDisk};
+use tarn_log::meta_properties::MetaProperties;
+use tarn_log::{Descriptors, Disk, LogDir, LogDirError, LogError, RealDisk};
 use tarn_quorum::metadata_log;
-use tarn_record::{Offset, TopicId};
+use tarn_record::{BrokerId, Offset, TopicId, TopicIdPartition};
 use tracing::{error, warn};
 
 use super::error::StartError;
@@ -19,23 +21,38 @@ pub(super) fn descriptors_for_segments(files: u64) -> usize {
     usize::try_from(files.saturating_sub(512) / 2).unwrap_or(usize::MAX).max(64)
 }
 
-/// Opens the directories into `dirs`; the id of the cluster they belong to.
+/// What the directories say.
+pub(super) struct Opened {
+    /// The id of the cluster they belong to.
+    pub(super) cluster_id: String,
+    /// Those of `log.dirs` that could not be opened.
+    pub(super) missing: Vec<PathBuf>,
+}
+
+/// Opens the directories into `dirs`.
 pub(super) fn open_dirs(
     config: &ServerConfig,
     descriptors: &Arc<Descriptors>,
     dirs: &mut Vec<Arc<LogDir>>,
-) -> Result<String, StartError> {
-    let mut cluster: Option<String> = None;
+) -> Result<Opened, StartError> {
+    let (mut cluster, mut missing): (Option<String>, Vec<PathBuf>) = (None, Vec::new());
     let mut paths = config.log_dirs.clone();
     if !paths.contains(&config.metadata_log_dir) {
         paths.push(config.metadata_log_dir.clone());
     }
     for path in paths {
-        if !path.join(tarn_log::meta_properties::MetaProperties::FILE_NAME).exists() {
-            return Err(StartError::NotFormatted { dir: path });
-        }
-        let dir = LogDir::open(Arc::new(RealDisk), &path, descriptors.clone())
-            .map_err(|cause| StartError::LogDir { dir: path.clone(), cause })?;
+        let dir = match open_dir(&path, descriptors) {
+            Ok(dir) => dir,
+            Err(StartError::LogDir { dir, cause: LogDirError::Storage(cause) })
+                if dir != config.metadata_log_dir
+                    && config.log_dirs.iter().any(|other| *other != dir && !missing.contains(other)) =>
+            {
+                error!(dir = %dir.display(), %cause, "a log directory cannot be opened: what is in it is out of service until the node is started again");
+                missing.push(dir);
+                continue;
+            }
+            Err(refused) => return Err(refused),
+        };
         dirs.push(dir.clone());
         let Some(properties) = dir.properties() else { return Err(StartError::NotFormatted { dir: path }) };
         let ours = cluster.get_or_insert_with(|| properties.cluster_id.clone());
@@ -47,7 +64,40 @@ pub(super) fn open_dirs(
             });
         }
     }
-    Ok(cluster.unwrap_or_default())
+    Ok(Opened { cluster_id: cluster.unwrap_or_default(), missing })
+}
+
+/// Opens one, and sees that it can be read.
+fn open_dir(path: &Path, descriptors: &Arc<Descriptors>) -> Result<Arc<LogDir>, StartError> {
+    let failed = |cause| StartError::LogDir { dir: path.to_owned(), cause };
+    let properties = path.join(MetaProperties::FILE_NAME);
+    match properties.try_exists() {
+        Ok(true) => {}
+        Ok(false) => return Err(StartError::NotFormatted { dir: path.to_owned() }),
+        Err(cause) => {
+            return Err(failed(LogError::Io { action: "look for", path: properties, cause }.into()));
+        }
+    }
+    let dir = LogDir::open(Arc::new(RealDisk), path, descriptors.clone()).map_err(failed)?;
+    dir.deleted().map_err(failed)?;
+    Ok(dir)
+}
+
+/// Takes note of the partitions that must be in a directory that could not be opened, so that no new log is begun in
+/// their place: those that this broker leads, and that are nowhere else.
+pub(super) fn note_missing(log_dirs: &LogDirs, image: &MetadataImage, broker: BrokerId) {
+    if log_dirs.missing().is_empty() {
+        return;
+    }
+    let mut partitions = 0;
+    for topic in image.topics().iter() {
+        let led = topic.partitions.iter().filter(|(_, registered)| registered.leader == broker);
+        for (index, _) in led {
+            let partition = TopicIdPartition { topic_id: topic.id, partition: *index };
+            partitions += usize::from(log_dirs.note_missing(&topic.name, partition));
+        }
+    }
+    warn!(partitions, "out of service: their log directory cannot be opened");
 }
 
 /// Refuses to export into a log directory, or a partition in one, by whatever links: a topic that is deleted, or a

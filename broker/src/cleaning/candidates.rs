@@ -5,8 +5,12 @@
 //! threads work these off before they ask again: no list of all partitions is made.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use tarn_record::TopicIdPartition;
+
+use super::numbers::Uncleanable;
 
 /// A log that is to be compacted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,8 +28,8 @@ pub struct Candidate {
 pub struct Candidates {
     /// The best, the best first.
     pub best: Vec<Candidate>,
-    /// How many logs cannot be compacted.
-    pub uncleanable: u64,
+    /// What cannot be compacted, by log directory.
+    pub uncleanable: BTreeMap<PathBuf, Uncleanable>,
     /// The largest dirty part of a log, whether it is to be compacted yet or not.
     pub max_ratio: f64,
     /// By how much the one that waits for the longest is overdue.
@@ -49,9 +53,20 @@ impl Candidates {
         }
     }
 
+    /// A log in this directory, of which so many bytes wait for compaction, cannot be compacted.
+    pub(super) fn add_uncleanable(&mut self, dir: &Path, what: Uncleanable) {
+        if !self.uncleanable.contains_key(dir) {
+            self.uncleanable.insert(dir.to_owned(), Uncleanable::default());
+        }
+        if let Some(known) = self.uncleanable.get_mut(dir) {
+            known.partitions += what.partitions;
+            known.bytes += what.bytes;
+        }
+    }
+
     /// Takes in what another core says.
     pub(super) fn merge(&mut self, other: &Candidates) {
-        self.uncleanable += other.uncleanable;
+        other.uncleanable.iter().for_each(|(dir, what)| self.add_uncleanable(dir, *what));
         self.max_ratio = self.max_ratio.max(other.max_ratio);
         self.max_overdue_ms = self.max_overdue_ms.max(other.max_overdue_ms);
     }

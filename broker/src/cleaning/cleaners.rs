@@ -9,7 +9,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_lite::future::block_on;
 use tarn_runtime::channel::{ReplySlot, Sender, reply};
@@ -17,8 +17,9 @@ use tarn_runtime::{machine, wall_clock_ms};
 use tracing::{error, warn};
 
 use super::candidates::{Candidate, Candidates};
+use super::numbers::LastRound;
 use super::owner::{Begun, CleanCall, Ended, Swap};
-use super::round;
+use super::round::{self, Outcome, Ran};
 use super::shared::Shared;
 use crate::envelope::Envelope;
 use crate::limits;
@@ -95,7 +96,7 @@ impl Team {
             if number == 0 {
                 self.start_others(config.threads.min(limits::CLEANER_THREADS_MAX));
             }
-            let has_cleaned = config.threads > 0 && self.clean_next(config.bytes_per_thread());
+            let has_cleaned = config.threads > 0 && self.clean_next(number, config.bytes_per_thread());
             if !has_cleaned {
                 let pause = Duration::from_millis(config.backoff_ms).max(limits::CLEANER_PAUSE_MIN);
                 self.shared.back_off(pause);
@@ -106,19 +107,22 @@ impl Team {
     /// Starts threads until there are `wanted`, this one included. Those that are too many end by themselves.
     fn start_others(self: &Arc<Team>, wanted: usize) {
         let runs = |number: usize| self.threads().get(&number).is_some_and(|thread| !thread.is_finished());
+        self.shared.numbers().threads_wanted(wanted);
         for number in (1..wanted).filter(|number| !runs(*number)) {
             if let Err(error) = self.clone().start_thread(number) {
                 warn!(%error, "no thread for the cleaner");
-                return;
+                break;
             }
         }
+        // This one runs.
+        self.shared.numbers().threads_lack((1..wanted).filter(|number| !runs(*number)).count());
     }
 
     /// Compacts the next log; false where there is none.
-    fn clean_next(&self, map_bytes: usize) -> bool {
+    fn clean_next(&self, thread: usize, map_bytes: usize) -> bool {
         let Some((core, candidate)) = self.next() else { return false };
         // A panic is a defect; it takes the round with it and nothing else.
-        let cleaned = catch_unwind(AssertUnwindSafe(|| self.clean(core, &candidate, map_bytes)));
+        let cleaned = catch_unwind(AssertUnwindSafe(|| self.clean(thread, core, &candidate, map_bytes)));
         if cleaned.is_err() {
             self.shared.numbers().panicked();
             error!(partition = %candidate.partition, "the cleaner panicked");
@@ -126,7 +130,8 @@ impl Team {
         true
     }
 
-    fn clean(&self, core: usize, candidate: &Candidate, map_bytes: usize) {
+    fn clean(&self, thread: usize, core: usize, candidate: &Candidate, map_bytes: usize) {
+        let began = Instant::now();
         let partition = candidate.partition;
         let begun = self.ask(core, |slot| CleanCall::Begin(partition, slot)).flatten();
         // It may have changed since it was proposed.
@@ -136,13 +141,16 @@ impl Team {
             let swapped = self.ask(core, |slot| CleanCall::Swap(partition, Box::new(cleaned), slot));
             swapped.unwrap_or(Swap::Unanswered)
         };
-        let outcome = round::run(cleaning, map_bytes, &self.shared, &unwanted, swap);
+        let ran = round::run(cleaning, map_bytes, &self.shared, &unwanted, swap);
+        let Ran { outcome, map_fullness, bytes_before, bytes_after } = ran;
+        let is_whole = matches!(outcome, Outcome::Compacted(_));
+        let last = LastRound { took: began.elapsed(), map_fullness, bytes_before, bytes_after };
         let (noted, is_noted) = reply();
         if end.fill(Ended { outcome, noted }).is_ok() {
             // What it did is on the disk then, unless the log has gone.
             let _ = block_on(is_noted);
         }
-        self.shared.numbers().round_ended();
+        self.shared.numbers().round_ended(thread, is_whole.then_some(last));
     }
 
     fn next(&self) -> Option<(usize, Candidate)> {

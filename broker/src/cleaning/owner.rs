@@ -17,6 +17,7 @@ use tracing::{debug, error, warn};
 
 use super::candidates::{Candidate, Candidates};
 use super::ledger::{Files, Hindrance};
+use super::numbers::Uncleanable;
 use super::round::Outcome;
 use super::shared::Unwanted;
 use crate::core::Core;
@@ -189,7 +190,7 @@ async fn propose(core: &Rc<Core>, reply: ReplySlot<Candidates>) {
         at = Some(partition);
         match look_anywhere(core, partition).await {
             Look::Clean | Look::Cold(_) => {}
-            Look::Uncleanable => found.uncleanable += 1,
+            Look::Uncleanable => add_uncleanable(core, partition, &mut found),
             Look::Dirty(needs, candidate) => {
                 found.max_ratio = found.max_ratio.max(candidate.ratio);
                 found.max_overdue_ms = found.max_overdue_ms.max(candidate.overdue_ms);
@@ -213,15 +214,27 @@ async fn propose(core: &Rc<Core>, reply: ReplySlot<Candidates>) {
     }
 }
 
+/// A log that cannot be compacted counts with what of it waits for that; with all of it where that cannot be told.
+fn add_uncleanable(core: &Core, partition: TopicIdPartition, found: &mut Candidates) {
+    let first_dirty = core.cleanings().get(partition).map(|known| known.first_dirty);
+    let mut partitions = core.partitions();
+    let Some((replica, first_dirty)) = partitions.get_mut(partition).zip(first_dirty) else { return };
+    let bytes = match replica.dirtiness_once_flushed(first_dirty, Timestamp(wall_clock_ms())) {
+        Ok(dirt) => dirt.map_or(0, |dirt| dirt.dirty_bytes),
+        Err(_) => replica.log().size_bytes(),
+    };
+    found.add_uncleanable(replica.log().log_dir(), Uncleanable { partitions: 1, bytes });
+}
+
 /// Looks at a log; what memory does not have of it is looked up beside the core.
 async fn look_anywhere(core: &Rc<Core>, partition: TopicIdPartition) -> Look {
     loop {
-        let files = core.partitions().get(partition).map(files_of);
-        let (search, files) = match (look(core, partition), files) {
-            (Look::Cold(search), Some(files)) => (search, files),
+        let of = core.partitions().get(partition).map(|replica| (files_of(replica), replica.disk()));
+        let (search, (files, disk)) = match (look(core, partition), of) {
+            (Look::Cold(search), Some(of)) => (search, of),
             (looked, _) => return looked,
         };
-        let found = blocking_read(move || search.run()).await;
+        let found = blocking_read(disk, move || search.run()).await;
         let mut partitions = core.partitions();
         let Some(replica) = partitions.get_mut(partition) else { return Look::Clean };
         match found {

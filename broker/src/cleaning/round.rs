@@ -22,6 +22,15 @@ pub enum Outcome {
     Failed(CleanError),
 }
 
+/// What a round did, as far as it came.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) outcome: Outcome,
+    pub(super) map_fullness: f64,
+    pub(super) bytes_before: u64,
+    pub(super) bytes_after: u64,
+}
+
 /// Compacts a log with so much memory for its keys. `swap` hands a segment to the log's core.
 pub(super) fn run(
     cleaning: Cleaning,
@@ -29,26 +38,31 @@ pub(super) fn run(
     shared: &Shared,
     unwanted: &Unwanted,
     mut swap: impl FnMut(Cleaned) -> Swap,
-) -> Outcome {
+) -> Ran {
+    let mut ran = Ran { outcome: Outcome::GivenUp, map_fullness: 0.0, bytes_before: 0, bytes_after: 0 };
     let mut watch = |spent: Spent| -> ControlFlow<()> { shared.paid(spent, unwanted) };
     let mut round = match cleaning.map(OffsetMap::new(map_bytes), &mut watch) {
         Ok(round) => round,
-        Err(error) => return Outcome::of(error),
+        Err(error) => return Ran { outcome: Outcome::of(error), ..ran },
     };
-    loop {
+    ran.map_fullness = round.map_fullness();
+    let outcome = loop {
         let cleaned = match round.next(&mut watch) {
             Ok(Some(cleaned)) => cleaned,
-            Ok(None) => return Outcome::Compacted(round.end()),
-            Err(error) => return Outcome::of(error),
+            Ok(None) => break Outcome::Compacted(round.end()),
+            Err(error) => break Outcome::of(error),
         };
         let (before, after) = (cleaned.bytes_before(), cleaned.bytes_after());
         match swap(cleaned) {
-            Swap::Done => shared.numbers().replaced(before, after),
-            Swap::Stale(removal) => return discarded(removal),
-            Swap::Refused(error) => return Outcome::Failed(error.into()),
-            Swap::Unanswered => return Outcome::GivenUp,
+            Swap::Done => {
+                (ran.bytes_before, ran.bytes_after) = (ran.bytes_before + before, ran.bytes_after + after)
+            }
+            Swap::Stale(removal) => break discarded(removal),
+            Swap::Refused(error) => break Outcome::Failed(error.into()),
+            Swap::Unanswered => break Outcome::GivenUp,
         }
-    }
+    };
+    Ran { outcome, ..ran }
 }
 
 fn discarded(removal: RemovalJob) -> Outcome {

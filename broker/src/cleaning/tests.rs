@@ -6,19 +6,20 @@ use std::sync::Arc;
 use futures_lite::future::poll_once;
 use tarn_log::{CleanRules, Cleaned, Cleaning, Log, LogConfig, OffsetMap, Opening, Spent};
 use tarn_record::{
-    BatchBuilder, Compression, Offset, PartitionIndex, Record, Timestamp, TopicId, TopicIdPartition,
+    BatchBuilder, Compression, Epoch, Offset, PartitionIndex, Record, Timestamp, TopicId, TopicIdPartition,
     ValidBatch,
 };
-use tarn_runtime::channel::{ReplySlot, reply};
+use tarn_runtime::channel::{Flag, ReplySlot, reply};
 use tarn_runtime::{sleep, yield_now};
 use tarn_wire::ErrorCode;
 
 use super::*;
-use crate::envelope::CheckpointEntry;
+use crate::envelope::{CheckpointEntry, Envelope, OffsetQuery, OffsetSpec};
+use crate::interest::{InterestId, Scope};
 use crate::limits;
 use crate::lone_core::{self, LoneCore};
-use crate::replica::Replica;
 use crate::replica::ending::tests::ALONE;
+use crate::replica::{Isolation, Replica};
 use crate::rules::{CompactionRules, TopicRules};
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
@@ -43,7 +44,7 @@ fn a_log_that_is_about_to_be_cut_waits_for_its_round_and_has_no_other_meanwhile(
         drop(paused);
         drop(world.begin().await);
         // A thread that is gone would go the same way again.
-        while world.candidates().await.uncleanable == 0 {
+        while world.candidates().await.uncleanable.is_empty() {
             yield_now().await;
         }
     });
@@ -94,6 +95,44 @@ fn a_round_is_written_down_once_it_is_on_the_disk() {
 }
 
 #[test]
+fn a_lookup_that_meets_a_swap_is_done_again_in_the_new_files() {
+    lone_core::run(|world| async move {
+        world.lead(&rules(true));
+        let Begun { cleaning, end: slot, .. } = *world.begin().await;
+        let cleaned = first_segment(cleaning);
+        let (wake, old, new) = (Flag::default(), Flag::default(), Flag::default());
+        let asked = (InterestId(1), &wake);
+        world.disk.is_broken_from("t-0", old.clone());
+        assert_eq!(world.fetch(asked, &[(P, Offset(0))], Scope::All).await.lookups, 1);
+        let (reply, mut offsets) = reply();
+        let query = OffsetQuery {
+            partition: P,
+            current_leader_epoch: Epoch::NONE,
+            spec: OffsetSpec::AtOrAfter(NOW),
+            isolation: Isolation::Replica,
+        };
+        world.core.handle(Envelope::Offsets(vec![query], reply));
+        assert!(poll_once(&mut offsets).await.is_none());
+        world.disk.has_begun(2).await;
+        world.disk.is_mended();
+        assert!(matches!(world.swap(cleaned).await, Swap::Done));
+        world.disk.is_cold("t-0", new.clone());
+        old.raise();
+        world.has_news(asked).await;
+        let again = world.fetch(asked, &[], Scope::News).await;
+        assert_eq!((again.partitions.len(), again.lookups), (0, 1), "its client is told nothing");
+        new.raise();
+        world.has_news(asked).await;
+        let found = world.fetch(asked, &[], Scope::News).await;
+        assert_eq!((found.partitions[0].error, found.lookups), (ErrorCode::NONE, 0));
+        assert!(!found.partitions[0].records.is_empty());
+        let offset = offsets.await.expect("it is answered").remove(0);
+        assert_eq!(offset.error, ErrorCode::NONE);
+        end(slot, Outcome::GivenUp).await;
+    });
+}
+
+#[test]
 fn a_round_that_comes_to_nothing_is_not_begun_again_before_there_is_more() {
     lone_core::run(|world| async move {
         world.lead(&rules(true));
@@ -101,7 +140,7 @@ fn a_round_that_comes_to_nothing_is_not_begun_again_before_there_is_more() {
         end(begun.end, Outcome::Compacted(Offset(0))).await;
         assert!(world.begin_now().await.is_none());
         let found = world.candidates().await;
-        assert!(found.best.is_empty() && found.max_ratio > 0.9 && found.uncleanable == 0, "{found:?}");
+        assert!(found.best.is_empty() && found.max_ratio > 0.9 && found.uncleanable.is_empty(), "{found:?}");
     });
 }
 

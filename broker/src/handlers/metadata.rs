@@ -11,7 +11,7 @@ use tarn_image::{PartitionRegistration, TopicImage, topic_name};
 use tarn_record::{BrokerId, PartitionIndex, TopicId};
 use tarn_runtime::blocking_work;
 use tarn_transport::Answer;
-use tarn_wire::frame::{Frame, encode_response};
+use tarn_wire::frame::encode_response;
 use tarn_wire::messages::describe_cluster_response::DescribeClusterBroker;
 use tarn_wire::messages::describe_topic_partitions_response::{
     Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
@@ -23,13 +23,15 @@ use tarn_wire::messages::{
     DescribeClusterRequest, DescribeClusterResponse, DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse, MetadataRequest, MetadataResponse,
 };
-use tarn_wire::{ErrorCode, Str};
+use tarn_wire::{ApiKey, ErrorCode, Str};
 
 use crate::core::Core;
-use crate::dispatch::{Call, frame};
+use crate::dispatch::Call;
 use crate::internal_topics::is_internal;
+use crate::kept_answers::KeptAnswer;
 use crate::limits;
 use crate::metadata_view::MetadataView;
+use crate::metrics::ErrorCounts;
 use crate::node::Node;
 
 /// The endpoint types of brokers and controllers (KIP-919).
@@ -47,14 +49,17 @@ pub async fn metadata(call: Call, request: MetadataRequest) -> Answer {
         topics: asked(version, &request),
     };
     if !question.is_large() {
-        return frame(&call.header, &question.answer());
+        return call.frame(&question.answer());
     }
     let made = match question.kept() {
-        Some(frame) => Ok(frame),
-        None => blocking_work(move || question.frame()).await.unwrap_or_else(|error| Err(error.to_string())),
+        Some(kept) => Ok(kept),
+        None => blocking_work(move || question.made()).await.unwrap_or_else(|error| Err(error.to_string())),
     };
     match made {
-        Ok(frame) => Answer::Frame(frame.answering(call.header.correlation_id)),
+        Ok(KeptAnswer { frame, errors }) => {
+            call.core.metrics().requests.errors(ApiKey::METADATA, &errors);
+            Answer::Frame(frame.answering(call.header.correlation_id))
+        }
         Err(error) => Answer::Close(format!("the metadata could not be written: {error}")),
     }
 }
@@ -120,21 +125,23 @@ impl Question {
     }
 
     /// The answer to who asked before, where it is to the same question.
-    fn kept(&self) -> Option<Frame> {
+    fn kept(&self) -> Option<KeptAnswer> {
         let kept = self.node.all_topics();
         self.topics.is_none().then(|| kept.find(self.view.image(), &self.listener, self.version)).flatten()
     }
 
     /// The answer as it is sent. Who asked meanwhile may have had it made.
-    fn frame(&self) -> Result<Frame, String> {
-        if let Some(frame) = self.kept() {
-            return Ok(frame);
+    fn made(&self) -> Result<KeptAnswer, String> {
+        if let Some(kept) = self.kept() {
+            return Ok(kept);
         }
-        let frame = encode_response(0, self.version, &self.answer()).map_err(|error| error.to_string())?;
+        let answer = self.answer();
+        let frame = encode_response(0, self.version, &answer).map_err(|error| error.to_string())?;
+        let made = KeptAnswer { frame, errors: Arc::new(ErrorCounts::of(self.version, &answer)) };
         if self.topics.is_none() {
-            self.node.all_topics().keep(self.view.image(), &self.listener, self.version, frame.clone());
+            self.node.all_topics().keep(self.view.image(), &self.listener, self.version, made.clone());
         }
-        Ok(frame)
+        Ok(made)
     }
 }
 

@@ -19,7 +19,7 @@ use tarn_wire::messages::produce_response::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, PartitionProduceResponse, TopicProduceResponse,
 };
 use tarn_wire::messages::{ProduceRequest, ProduceResponse};
-use tarn_wire::{ErrorCode, RequestHeader, Str};
+use tarn_wire::{ApiKey, ErrorCode, RequestHeader, Str};
 use tracing::warn;
 
 use crate::core::Core;
@@ -43,10 +43,10 @@ const RECORDS_NAMED: usize = 3;
 /// Serves one request.
 pub async fn handle(core: Rc<Core>, header: RequestHeader, request: ProduceRequest) -> Outcome {
     let Some(acks) = acks_of(request.acks) else {
-        return refuse_all(&header, &request, ErrorCode::INVALID_REQUIRED_ACKS);
+        return refuse_all(&core, &header, &request, ErrorCode::INVALID_REQUIRED_ACKS);
     };
     if let Err(error) = check_transactions(&request) {
-        return refuse_all(&header, &request, error);
+        return refuse_all(&core, &header, &request, error);
     }
     let mut plan = Plan::default();
     for topic in request.topic_data {
@@ -64,10 +64,10 @@ pub async fn handle(core: Rc<Core>, header: RequestHeader, request: ProduceReque
         }
         note_refused(&core, &produced);
         if acks == Acks::None {
-            return answer_nothing(&produced);
+            return answer_nothing(&core, &produced);
         }
         let leaders = if header.api_version >= WITH_LEADER { Leaders::Told } else { Leaders::NotTold };
-        frame(&header, &respond(&core, topics, produced, leaders))
+        frame(&core, &header, &respond(&core, topics, produced, leaders))
     }))
 }
 
@@ -260,8 +260,11 @@ fn acks_of(acks: i16) -> Option<Acks> {
 }
 
 /// `acks=0` has no answer; the only way to tell a client to refresh its metadata is to hang up.
-fn answer_nothing(produced: &BTreeMap<Slot, Outcomes>) -> Answer {
-    match produced.values().find(|outcome| outcome.produced.error != ErrorCode::NONE) {
+fn answer_nothing(core: &Rc<Core>, produced: &BTreeMap<Slot, Outcomes>) -> Answer {
+    let has_failed = |outcome: &&Outcomes| outcome.produced.error != ErrorCode::NONE;
+    let failed = || produced.values().filter(has_failed);
+    core.metrics().requests.failed(ApiKey::PRODUCE, failed().map(|outcome| outcome.produced.error));
+    match failed().next() {
         Some(outcome) => Answer::Close(format!(
             "a produce with acks=0 to {} failed: {}",
             outcome.produced.partition,
@@ -271,7 +274,12 @@ fn answer_nothing(produced: &BTreeMap<Slot, Outcomes>) -> Answer {
     }
 }
 
-fn refuse_all(header: &RequestHeader, request: &ProduceRequest, error: ErrorCode) -> Outcome {
+fn refuse_all(
+    core: &Rc<Core>,
+    header: &RequestHeader,
+    request: &ProduceRequest,
+    error: ErrorCode,
+) -> Outcome {
     if request.acks == 0 {
         return Outcome::Close(format!("a produce with acks=0 failed: {}", error.name()));
     }
@@ -290,7 +298,7 @@ fn refuse_all(header: &RequestHeader, request: &ProduceRequest, error: ErrorCode
             .collect(),
     });
     let response = ProduceResponse { responses: responses.collect(), ..Default::default() };
-    let answer = frame(header, &response);
+    let answer = frame(core, header, &response);
     Outcome::Answer(Box::pin(async move { answer }))
 }
 

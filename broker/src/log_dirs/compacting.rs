@@ -5,12 +5,14 @@
 //! then knows that its batches may not be those that were appended.
 
 use std::collections::HashMap;
+use std::thread;
 
 use tarn_log::checkpoints::OffsetCheckpoint;
 use tarn_log::log_dir::LogDirError;
 use tarn_record::{Offset, PartitionIndex, TopicId};
 
 use super::{Line, LogDirs, Name};
+use crate::limits;
 
 /// What the checkpoint files say of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,17 +84,16 @@ impl LogDirs {
 
     /// The same of one directory. The turn is the caller's.
     pub(super) fn write_cleaner_offsets_of(&self, index: usize) -> Result<(), LogDirError> {
-        let mut lines = Vec::new();
-        {
-            let mut places = self.places();
-            if !places.uncleaned.remove(&index) {
-                return Ok(());
-            }
-            let here = places.by_name.iter().filter(|(_, place)| place.dir == index);
-            lines.extend(
-                here.filter_map(|(name, place)| Some((name.clone(), place.topic_id, place.first_dirty?))),
-            );
+        if !self.places().uncleaned.remove(&index) {
+            return Ok(());
         }
+        // What is noted meanwhile makes it be written again.
+        let mut lines = Vec::new();
+        self.each_place(|name, place| {
+            if let Some(first_dirty) = place.first_dirty.filter(|_| place.dir == index) {
+                lines.push((name.clone(), place.topic_id, first_dirty));
+            }
+        });
         // One that cannot be read is written anew.
         let holds_none =
             self.dirs[index].offsets(OffsetCheckpoint::Cleaner).is_ok_and(|held| held.is_empty());
@@ -101,15 +102,20 @@ impl LogDirs {
         }
         let rows = lines.iter().map(|((topic, partition), _, at)| (&**topic, *partition, *at));
         let written = self.dirs[index].write_offsets(OffsetCheckpoint::Cleaner, rows);
-        let mut places = self.places();
         if written.is_err() {
-            places.uncleaned.insert(index);
+            self.places().uncleaned.insert(index);
             return written;
         }
-        for (name, topic_id, _) in &lines {
-            if let Some(place) = places.by_name.get_mut(name).filter(|place| place.topic_id == *topic_id) {
-                place.on_disk.is_known_as_compacted = true;
+        for some in lines.chunks(limits::PLACES_AT_ONCE) {
+            let mut places = self.places();
+            for (name, topic_id, _) in some {
+                if let Some(place) = places.by_name.get_mut(name).filter(|place| place.topic_id == *topic_id)
+                {
+                    place.on_disk.is_known_as_compacted = true;
+                }
             }
+            drop(places);
+            thread::sleep(limits::PLACES_PAUSE);
         }
         Ok(())
     }
@@ -123,8 +129,10 @@ impl LogDirs {
         written: Result<(), LogDirError>,
     ) -> Result<(), LogDirError> {
         let points: HashMap<&Name, &Line> = lines.iter().map(|line| (&line.name, line)).collect();
-        let mut places = self.places();
-        for (name, place) in places.by_name.iter_mut().filter(|(_, place)| place.dir == index) {
+        self.each_place(|name, place| {
+            if place.dir != index {
+                return;
+            }
             let line = points.get(name).filter(|line| line.topic_id == place.topic_id);
             let point = line.map_or(Offset(0), |line| line.recovery_point);
             let before = place.on_disk.recovery_point;
@@ -133,7 +141,7 @@ impl LogDirs {
                 place.on_disk.high_watermark = line.high_watermark;
                 place.on_disk.log_start = line.log_start;
             }
-        }
+        });
         written
     }
 }

@@ -1,11 +1,11 @@
-//! Directories whose disk has failed while the node runs: until it is started again nothing is opened, made or
+//! Directories whose disk has failed while the node runs, or before: until it is started again nothing is opened, made or
 //! written there, and nothing is said of it in a checkpoint.
 
 use std::path::{Path, PathBuf};
 
-use tarn_record::PartitionIndex;
+use tarn_record::{PartitionIndex, TopicIdPartition};
 
-use super::{LogDirs, Places};
+use super::{LogDirs, Place, Places};
 
 /// What a failure means to the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +44,26 @@ impl LogDirs {
     }
 
     /// True where a partition is in a directory that has failed.
-    pub fn is_in_failed(&self, topic: &str, partition: PartitionIndex) -> bool {
-        let (name, places) = ((topic.to_owned(), partition), self.places());
-        places.by_name.get(&name).is_some_and(|place| places.failed.contains(&place.dir))
+    pub fn is_in_failed(&self, topic: &str, partition: TopicIdPartition) -> bool {
+        let (name, places) = ((topic.to_owned(), partition.partition), self.places());
+        let has_failed = |place: &Place| places.failed.contains(&place.dir);
+        places.missing.contains(&partition) || places.by_name.get(&name).is_some_and(has_failed)
+    }
+
+    /// Without directories in `log.dirs` that could not be opened.
+    pub fn without(self, missing: Vec<PathBuf>) -> LogDirs {
+        LogDirs { missing, ..self }
+    }
+
+    /// Those.
+    pub fn missing(&self) -> &[PathBuf] {
+        &self.missing
+    }
+
+    /// A partition has a log; true where that is nowhere to be found, and so in a directory that is missing.
+    pub fn note_missing(&self, topic: &str, partition: TopicIdPartition) -> bool {
+        let (name, mut places) = ((topic.to_owned(), partition.partition), self.places());
+        !places.by_name.contains_key(&name) && places.missing.insert(partition)
     }
 
     /// Something in this directory could not be closed: it does not count as closed in order.
@@ -55,19 +72,15 @@ impl LogDirs {
         self.places().unclosed.extend(dir);
     }
 
-    /// The directories that have failed.
+    /// The directories that have failed since they were opened.
     pub fn failed(&self) -> Vec<PathBuf> {
         self.places().failed.iter().map(|dir| self.dirs[*dir].path().to_owned()).collect()
     }
 
     /// The directory of those that are left in which the fewest partitions are.
     pub(super) fn with_fewest(&self, places: &Places) -> usize {
-        let mut counts = vec![0usize; self.dirs.len()];
-        if self.dirs.len() > 1 {
-            places.by_name.values().for_each(|place| counts[place.dir] += 1);
-        }
         let left = (0..self.dirs.len().min(self.listed)).filter(|dir| !places.failed.contains(dir));
-        left.min_by_key(|dir| counts[*dir]).unwrap_or(0)
+        left.min_by_key(|dir| places.in_dir.get(dir).copied().unwrap_or(0)).unwrap_or(0)
     }
 }
 
@@ -93,10 +106,10 @@ mod tests {
         assert_eq!(dirs.fail(in_second, P, &metadata), Failure::New { dir: 1, path: path.clone() });
         assert_eq!(dirs.fail(in_second, P, &metadata), Failure::Known { dir: 1 });
         assert_eq!(dirs.failed(), [path]);
-        assert!(dirs.is_in_failed(in_second, P));
+        assert!(is_in_failed(&dirs, in_second));
         for topic in ["d", "e", "f", "g"] {
             open(&dirs, topic);
-            assert!(!dirs.is_in_failed(topic, P), "{topic}");
+            assert!(!is_in_failed(&dirs, topic), "{topic}");
         }
         let entries: Vec<_> = topics.iter().map(|(topic, id)| entry(topic, *id)).collect();
         dirs.write_checkpoints(&entries).expect("the others have room");
@@ -122,6 +135,24 @@ mod tests {
         assert!(matches!(dirs.fail(of(1), P, elsewhere), Failure::New { dir: 1, .. }));
         assert_eq!(dirs.fail(of(2), P, elsewhere), Failure::Fatal);
         assert_eq!(dirs.fail("unknown", P, elsewhere), Failure::Fatal);
+    }
+
+    #[test]
+    fn what_must_be_in_a_directory_that_is_missing_is_out_of_service_until_it_is_deleted() {
+        let (dirs, _files) = three();
+        let here = TopicIdPartition { topic_id: open(&dirs, "here"), partition: P };
+        let gone = TopicIdPartition { topic_id: TopicId::random(), partition: P };
+        let again = TopicIdPartition { topic_id: TopicId::random(), partition: P };
+        let dirs = dirs.without(vec!["/missing".into()]);
+        assert!(!dirs.note_missing("here", here) && dirs.note_missing("gone", gone));
+        assert!(!dirs.is_in_failed("here", here) && dirs.is_in_failed("gone", gone));
+        assert!(!dirs.is_in_failed("gone", again), "another topic of the name is new");
+        dirs.forget("gone", P, gone.topic_id);
+        assert!(!dirs.is_in_failed("gone", gone));
+    }
+
+    fn is_in_failed(dirs: &LogDirs, topic: &str) -> bool {
+        dirs.is_in_failed(topic, TopicIdPartition { topic_id: TopicId::ZERO, partition: P })
     }
 
     /// Three directories, empty.

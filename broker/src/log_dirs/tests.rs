@@ -17,6 +17,27 @@ fn what_was_collected_before_the_stop_does_not_replace_the_last_checkpoints() {
 }
 
 #[test]
+fn whoever_goes_through_all_logs_lets_others_have_their_turn() {
+    let (dirs, _files) = dirs(&[]);
+    let many = 2 * limits::PLACES_AT_ONCE + 7;
+    let names: Vec<Name> = (0..many).map(|number| (format!("t{number:05}"), P)).collect();
+    let ids: Vec<TopicId> = names.iter().map(|_| TopicId::random()).collect();
+    names.iter().zip(&ids).for_each(|((topic, _), id)| drop(dirs.place(topic, P, *id)));
+    let (mut visited, turns) = (Vec::new(), std::cell::Cell::new(0));
+    let turn = || {
+        // One goes and one comes, both where it has been.
+        dirs.forget(&format!("t{:05}", turns.get()), P, ids[turns.get()]);
+        dirs.place(&format!("t{:05}x", turns.get()), P, TopicId::random());
+        turns.set(turns.get() + 1);
+    };
+    dirs.each_place_pausing(|name, _| visited.push(name.clone()), turn);
+    assert_eq!(turns.get(), 2);
+    assert_eq!(visited, names, "each once, in order");
+    dirs.each_place_pausing(|name, _| visited.retain(|one| one != name), || ());
+    assert_eq!(visited, names[..2], "two have gone");
+}
+
+#[test]
 fn a_log_that_is_made_again_does_not_inherit_a_recovery_point() {
     let (dirs, _files) = dirs(&[]);
     let (old, other) = (place(&dirs, "t"), place(&dirs, "other"));

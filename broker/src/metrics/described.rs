@@ -33,6 +33,15 @@ metrics! {
     /// From a request that was read to its answer, waiting included. Quantiles are of the last five minutes.
     TOTAL_TIME: Summary Milliseconds "kafka_network_requestmetrics_totaltimems" ["request"],
         jmx "kafka.network:type=RequestMetrics,name=TotalTimeMs";
+    /// What of that time the node worked for the request; all of it, but for fetches that wait for records.
+    LOCAL_TIME: Summary Milliseconds "kafka_network_requestmetrics_localtimems" ["request"],
+        jmx "kafka.network:type=RequestMetrics,name=LocalTimeMs";
+    /// How long a fetch waited for records to come; no other request waits for something to happen.
+    REMOTE_TIME: Summary Milliseconds "kafka_network_requestmetrics_remotetimems" ["request"],
+        jmx "kafka.network:type=RequestMetrics,name=RemoteTimeMs";
+    /// Errors in answers by code, NONE included: one for each partition, topic or whatever else was asked for.
+    ERRORS: Counter Number "kafka_network_requestmetrics_errors_total" ["request", "error"],
+        jmx "kafka.network:type=RequestMetrics,name=ErrorsPerSec";
     /// Requests that ended their connection instead of being answered.
     UNANSWERED: Counter Number "tarn_requests_closed_total" ["request"];
 
@@ -78,6 +87,54 @@ metrics! {
     /// Flushes, each of all logs that waited for one. Quantiles are of the last five minutes.
     FLUSHES: Summary Milliseconds "kafka_log_logflushstats_logflushrateandtimems" [],
         jmx "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs";
+    /// Lookups of fetches that memory did not have the answer to, and that are done beside the core, under way.
+    COLD_LOOKUPS: Gauge Number "tarn_cold_lookups_under_way" [];
+    /// How long those took that have ended. Quantiles are of the last five minutes.
+    COLD_LOOKUP_TIME: Summary Milliseconds "tarn_cold_lookup_ms" [];
+    /// Log directories whose disk has failed.
+    OFFLINE_DIRS: Gauge Number "kafka_log_logmanager_offlinelogdirectorycount" [],
+        jmx "kafka.log:type=LogManager,name=OfflineLogDirectoryCount";
+    /// 1 where the disk of a log directory has failed.
+    DIR_OFFLINE: Gauge Truth "kafka_log_logmanager_logdirectoryoffline" ["logDirectory"],
+        jmx "kafka.log:type=LogManager,name=LogDirectoryOffline";
+    /// Logs of a directory that a crash left, and that are still to be recovered.
+    LOGS_TO_RECOVER: Gauge Number "kafka_log_logmanager_remaininglogstorecover" ["dir"],
+        jmx "kafka.log:type=LogManager,name=remainingLogsToRecover";
+    /// How much of its memory for keys the cleaner needed: the most of the last rounds of its threads.
+    CLEANER_BUFFER: Gauge Percent "kafka_log_logcleaner_max_buffer_utilization_percent" [],
+        jmx "kafka.log:type=LogCleaner,name=max-buffer-utilization-percent";
+    /// What was left of the segments that those rounds replaced.
+    CLEANER_RECOPY: Gauge Percent "kafka_log_logcleaner_cleaner_recopy_percent" [],
+        jmx "kafka.log:type=LogCleaner,name=cleaner-recopy-percent";
+    /// How long the longest of those rounds took.
+    CLEANER_TIME: Gauge Seconds "kafka_log_logcleaner_max_clean_time_secs" [],
+        jmx "kafka.log:type=LogCleaner,name=max-clean-time-secs";
+    /// By how much the record that waits the longest for compaction is older than `max.compaction.lag.ms` allows.
+    CLEANER_DELAY: Gauge Seconds "kafka_log_logcleaner_max_compaction_delay_secs" [],
+        jmx "kafka.log:type=LogCleaner,name=max-compaction-delay-secs";
+    /// Threads of the cleaner that are configured and do not run.
+    CLEANER_DEAD: Gauge Number "kafka_log_logcleaner_deadthreadcount" [],
+        jmx "kafka.log:type=LogCleaner,name=DeadThreadCount";
+    /// The dirtiest log's dirty part when the cleaner looked last.
+    CLEANER_DIRTY: Gauge Percent "kafka_log_logcleanermanager_max_dirty_percent" [],
+        jmx "kafka.log:type=LogCleanerManager,name=max-dirty-percent";
+    /// How long ago the cleaner looked for logs to be compacted. While it works off what it found it does not look.
+    CLEANER_LOOKED: Gauge Milliseconds "kafka_log_logcleanermanager_time_since_last_run_ms" [],
+        jmx "kafka.log:type=LogCleanerManager,name=time-since-last-run-ms";
+    /// Partitions of a log directory that cannot be compacted.
+    UNCLEANABLE: Gauge Number "kafka_log_logcleanermanager_uncleanable_partitions_count" ["logDirectory"],
+        jmx "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count";
+    /// Bytes of theirs that wait for it.
+    UNCLEANABLE_BYTES: Gauge Bytes "kafka_log_logcleanermanager_uncleanable_bytes" ["logDirectory"],
+        jmx "kafka.log:type=LogCleanerManager,name=uncleanable-bytes";
+    /// Rounds of compaction that have ended.
+    CLEANER_ROUNDS: Counter Number "tarn_cleaner_rounds_total" [];
+    /// Bytes that compaction has read.
+    CLEANER_READ: Counter Bytes "tarn_cleaner_read_bytes_total" [];
+    /// Bytes that compaction has written.
+    CLEANER_WRITTEN: Counter Bytes "tarn_cleaner_written_bytes_total" [];
+    /// Rounds that ended in a panic, which is a defect.
+    CLEANER_PANICS: Counter Number "tarn_cleaner_panics_total" [];
     /// Free bytes on the disk of a log directory.
     LOG_DIR_FREE: Gauge Bytes "tarn_log_dir_free_bytes" ["dir"];
 

@@ -2,13 +2,15 @@
 //!
 //! It is gathered in the background of the core, a few partitions at a time.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tarn_image::MetadataImage;
 use tarn_record::{Offset, PartitionIndex, TopicId, TopicIdPartition};
-use tarn_runtime::{CoreId, Queue, spawn, timeout, yield_if_needed};
+use tarn_runtime::{CoreId, Queue, reads_under_way, spawn, timeout, yield_if_needed};
 use tarn_wire::messages::DescribeQuorumRequest;
 use tarn_wire::messages::describe_quorum_response::PartitionData;
 
@@ -35,6 +37,12 @@ pub struct CoreMeasured {
     pub unopened: usize,
     /// Those of them that could not be opened; the others wait for their recovery.
     pub offline: usize,
+    /// Those whose recovery has not begun or has not ended, by log directory.
+    pub to_recover: BTreeMap<PathBuf, usize>,
+    /// Bytes appended and not on the disk, as of the last second or so.
+    pub unflushed_bytes: u64,
+    /// Reads that its lanes for them have to do.
+    pub reads: usize,
     /// Fetch sessions of its connections.
     pub sessions: usize,
     /// Partitions that they name.
@@ -77,7 +85,8 @@ pub(crate) fn measure(core: &Rc<Core>, asked: Measure) {
     spawn(Queue::Background, async move {
         let quorum = if core.id() == CoreId(0) { quorum(&core).await } else { None };
         let logs = logs(&core, asked.partitions_max).await;
-        let measured = measured(&core, quorum, logs);
+        let to_recover = to_recover(&core).await;
+        let measured = CoreMeasured { to_recover, ..measured(&core, quorum, logs) };
         // Whoever has asked may have given up.
         let _ = asked.answer.send(measured);
     })
@@ -93,6 +102,9 @@ fn measured(core: &Rc<Core>, quorum: Option<PartitionData>, logs: Vec<MeasuredLo
         replicas: partitions.len(),
         unopened: unopened.len(),
         offline: unopened.offline(),
+        to_recover: BTreeMap::new(),
+        unflushed_bytes: partitions.unflushed_bytes(),
+        reads: reads_under_way(),
         sessions: sessions.len(),
         session_partitions: sessions.partitions(),
         waiting_produces: partitions.waiting_produces(),
@@ -102,6 +114,21 @@ fn measured(core: &Rc<Core>, quorum: Option<PartitionData>, logs: Vec<MeasuredLo
         quorum,
         image,
     }
+}
+
+/// Which logs wait for their recovery, or are in it; there are some only after a crash.
+async fn to_recover(core: &Rc<Core>) -> BTreeMap<PathBuf, usize> {
+    let (image, mut by_dir) = (core.image(), BTreeMap::new());
+    let waiting = core.unopened().to_recover();
+    for partition in waiting {
+        let topic = image.topics().by_id(partition.topic_id);
+        let dir = topic.and_then(|topic| core.node().log_dirs().dir_of(&topic.name, partition.partition));
+        if let Some(dir) = dir {
+            *by_dir.entry(dir).or_default() += 1;
+        }
+        yield_if_needed().await;
+    }
+    by_dir
 }
 
 async fn quorum(core: &Rc<Core>) -> Option<PartitionData> {

@@ -6,7 +6,7 @@ use tarn_runtime::channel::Flag;
 use tarn_wire::ErrorCode;
 
 use super::Partitions;
-use crate::cold_reads::{Attempt, ColdRead, LookedUp, NOBODY};
+use crate::cold_reads::{Asked, Attempt, ColdRead, LookedUp, NOBODY};
 use crate::envelope::{FetchAnswer, FetchRead};
 use crate::interest::{FetchedPartition, InterestId, Room, Scope, Wanted};
 use crate::replica::Reading;
@@ -55,6 +55,13 @@ impl Partitions {
                 let Some(replica) = replicas.get(&partition) else {
                     return FetchedPartition::failed(partition, absence(partition));
                 };
+                if cold.is_under_way(interest, partition, wanted.fetch_offset)
+                    && let Reading::Cold(left_out, order) =
+                        replica.order(wanted, limit, first, read.isolation)
+                    && replica.log().has_offset(order.from)
+                {
+                    return left_out;
+                }
                 let read_from = |source| replica.read(wanted, limit, first, read.isolation, source);
                 let (left_out, order) = match read_from(ReadFrom::Memory) {
                     Reading::Read(fetched) => {
@@ -66,11 +73,11 @@ impl Partitions {
                     Reading::Cold(left_out, _) if cold_room == 0 => return left_out,
                     Reading::Cold(left_out, order) => (left_out, order),
                 };
-                match cold.attempt(interest, partition) {
+                match cold.attempt(interest, partition, order.from) {
                     Attempt::Wait => left_out,
-                    Attempt::LookUp => {
+                    Attempt::LookUp(lookup) => {
                         cold_room = cold_room.saturating_sub(limit.max(1));
-                        reads.push(ColdRead::new(interest, replica, &order));
+                        reads.push(ColdRead::new(interest, lookup, replica, &order));
                         left_out
                     }
                     Attempt::Fail => FetchedPartition::failed(partition, ErrorCode::KAFKA_STORAGE_ERROR),
@@ -85,9 +92,11 @@ impl Partitions {
     }
 
     /// A lookup for a session has ended: the partition is news for it.
-    pub fn looked_up(&mut self, interest: InterestId, partition: TopicIdPartition, how: LookedUp) {
-        self.cold_reads.ended(interest, partition, how);
-        super::wake(self.interests.has_news_of(interest, partition));
+    pub fn looked_up(&mut self, asked: &Asked, how: LookedUp) {
+        let replica = self.replicas.get(&asked.partition);
+        let is_changed = replica.is_none_or(|replica| replica.log().files() != asked.files);
+        self.cold_reads.ended(asked, if is_changed { LookedUp::Changed } else { how });
+        super::wake(self.interests.has_news_of(asked.session, asked.partition));
     }
 
     fn read_once(
@@ -109,9 +118,11 @@ impl Partitions {
                         Reading::Cold(left_out, order) => (left_out, order),
                     };
                 lookups += 1;
-                if cold_room > 0 && cold.attempt(NOBODY, *partition) == Attempt::LookUp {
+                if cold_room > 0
+                    && let Attempt::LookUp(lookup) = cold.attempt(NOBODY, *partition, order.from)
+                {
                     cold_room = cold_room.saturating_sub(limit.max(1));
-                    reads.push(ColdRead::new(NOBODY, replica, &order));
+                    reads.push(ColdRead::new(NOBODY, lookup, replica, &order));
                 }
                 left_out
             })

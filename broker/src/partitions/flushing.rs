@@ -84,7 +84,8 @@ impl Partitions {
         self.unflushed.retain(|partition| replicas.get(partition).is_some_and(|replica| !replica.is_clean()));
         let replicas = self.unflushed.iter().filter_map(|partition| replicas.get(partition).map(Box::as_ref));
         let unflushed = |replica: &&Replica| replica.log().unflushed_bytes();
-        if replicas.clone().map(|replica| unflushed(&replica)).sum::<u64>() >= share {
+        self.unflushed_bytes = replicas.clone().map(|replica| unflushed(&replica)).sum();
+        if self.unflushed_bytes >= share {
             return replicas.filter(|replica| unflushed(replica) > 0).map(Replica::partition).collect();
         }
         let lacks_epochs = |replica: &&Replica| replica.log().recovery_point() < replica.log().flushed_to();

@@ -43,15 +43,23 @@ fn what_comes_behind_a_batch_that_found_no_log_is_taken_after_it() {
     let produce = |world: &mut World, sequence| {
         let batch = BatchBuilder::new(Offset(0), Compression::None);
         let batch = batch.producer(ProducerId(7), ProducerEpoch(0), Sequence(sequence));
-        let produced = at_once(&mut world.send_batch(0, record_in(batch), Acks::Leader)).expect("it is answered");
+        let produced =
+            at_once(&mut world.send_batch(0, record_in(batch), Acks::Leader)).expect("it is answered");
         (produced.error, produced.base_offset.0)
     };
     let turned_away = (ErrorCode::NOT_LEADER_OR_FOLLOWER, -1);
     assert_eq!(produce(&mut world, 3), turned_away);
     world.lead(0, ALONE);
-    assert_eq!(produce(&mut world, 4), turned_away, "a producer of which nothing is known may begin anywhere");
+    assert_eq!(
+        produce(&mut world, 4),
+        turned_away,
+        "a producer of which nothing is known may begin anywhere"
+    );
     assert_eq!(world.replica(0).log().end(), Offset(0));
-    assert_eq!([3, 4, 5].map(|sequence| produce(&mut world, sequence)), [0, 1, 2].map(|at| (ErrorCode::NONE, at)));
+    assert_eq!(
+        [3, 4, 5].map(|sequence| produce(&mut world, sequence)),
+        [0, 1, 2].map(|at| (ErrorCode::NONE, at))
+    );
 }
 
 #[test]

@@ -49,7 +49,10 @@ impl TurnedAway {
         now: Timestamp,
     ) {
         let retriable = [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::KAFKA_STORAGE_ERROR];
-        if !batch.has_producer_id() || !retriable.contains(&error) || self.before(partition, batch, now).is_some() {
+        if !batch.has_producer_id()
+            || !retriable.contains(&error)
+            || self.before(partition, batch, now).is_some()
+        {
             return;
         }
         if self.batches.len() >= TURNED_AWAY {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tarn_image::DesiredState;
 use tarn_log::producers::OpenTransaction;
-use tarn_log::{AppendError, LogBatches, LogError, LogIdentity, Together};
+use tarn_log::{AbortedSearch, AppendError, LogBatches, LogError, LogIdentity, Together};
 use tarn_mirror::limits::ABORTED_IN_REPORT;
 use tarn_mirror::local_cluster::{AbortedTransaction, EndOrder, Ending, LastPosition, LocalError, LogEnded};
 use tarn_record::builder::{EndTransaction, Outcome, control_batch, end_transaction_marker};
@@ -124,6 +124,8 @@ pub struct LookBehind {
     position: LastPosition,
     log_end: Offset,
     of: LogIdentity,
+    /// Where the transactions began that were aborted there; `None` where nothing stands.
+    aborted: Option<AbortedSearch>,
 }
 
 /// What stands behind the position.
@@ -134,6 +136,8 @@ pub struct Behind {
     markers: u32,
     /// The first markers: their offsets, whose transactions they ended.
     first: Vec<(Offset, ProducerId, ProducerEpoch)>,
+    /// What they have aborted. The markers do not say where it began; the transaction index does.
+    aborted: Vec<AbortedTransaction>,
     reset: Option<Offset>,
     /// What the reset says.
     ending: Option<Ending>,
@@ -151,10 +155,14 @@ impl LookBehind {
     /// # Errors
     /// Where the log cannot be read.
     pub fn run(self) -> Result<Behind, LogError> {
-        let LookBehind { batches, position, log_end, of } = self;
+        let LookBehind { batches, position, log_end, of, aborted } = self;
         let (first, reset, ending, stranger) = (Vec::new(), None, None, None);
-        let mut behind = Behind { log_end, of, markers: 0, first, reset, ending, stranger };
+        let mut behind =
+            Behind { log_end, of, markers: 0, first, aborted: Vec::new(), reset, ending, stranger };
         batches.visit(|header, control| behind.visit(header, control, position))?;
+        if let Some(search) = aborted.filter(|_| behind.markers > 0) {
+            behind.aborted = behind.aborted_in(&search.run()?);
+        }
         Ok(behind)
     }
 }
@@ -163,6 +171,18 @@ impl Behind {
     /// How the log was ended there, if it was.
     pub fn ending(self) -> Option<Ending> {
         self.ending
+    }
+
+    /// The transactions that the first markers have ended, as the index has them.
+    fn aborted_in(&self, indexed: &[tarn_log::AbortedTransaction]) -> Vec<AbortedTransaction> {
+        let began = |marker: Offset| {
+            let entry = indexed.iter().find(|entry| entry.last_offset == marker);
+            entry.map(|entry| entry.first_offset)
+        };
+        let known = self.first.iter().filter_map(|&(marker, producer_id, producer_epoch)| {
+            Some(AbortedTransaction { producer_id, producer_epoch, first_offset: began(marker)? })
+        });
+        known.collect()
     }
 
     fn visit(
@@ -236,7 +256,9 @@ impl Replica {
     pub fn look_behind_position(&self, position: LastPosition) -> LookBehind {
         let log_end = self.log.end();
         let batches = self.log.batches(position.offset, log_end);
-        LookBehind { batches, position, log_end, of: self.log.identity() }
+        let stands = position.offset < log_end;
+        let aborted = stands.then(|| self.log.search_aborted(position.offset, log_end));
+        LookBehind { batches, position, log_end, of: self.log.identity(), aborted }
     }
 
     /// Appends what is missing behind the position; durable after a flush of `together`.
@@ -257,7 +279,7 @@ impl Replica {
         let (mut aborted, reset) = match behind.stranger {
             Some(_) if order.position == LastPosition::NOTHING => (Aborted::default(), Some(Offset::NONE)),
             Some((offset, epoch)) => return Err(NotEnded::Stranger { offset, epoch }),
-            None => (self.aborted_before(order.position.offset, behind)?, behind.reset),
+            None => (Aborted { count: behind.markers, first: behind.aborted.clone() }, behind.reset),
         };
         let missing = if reset.is_none() { Some(order) } else { None };
         let appended = self.append_end(missing, &mut aborted, together, now)?;
@@ -282,23 +304,6 @@ impl Replica {
             return Err(NotEnded::BelowPosition { end, position: position.offset });
         }
         Ok(())
-    }
-
-    /// The transactions that an earlier try aborted. The markers do not say where they began; the
-    /// transaction index does.
-    fn aborted_before(&self, position: Offset, behind: &Behind) -> Result<Aborted, NotEnded> {
-        if behind.markers == 0 {
-            return Ok(Aborted::default());
-        }
-        let indexed = self.log.aborted_transactions(position, behind.log_end)?;
-        let began = |marker: Offset| {
-            let entry = indexed.iter().find(|entry| entry.last_offset == marker);
-            entry.map(|entry| entry.first_offset)
-        };
-        let known = behind.first.iter().filter_map(|&(marker, producer_id, producer_epoch)| {
-            Some(AbortedTransaction { producer_id, producer_epoch, first_offset: began(marker)? })
-        });
-        Ok(Aborted { count: behind.markers, first: known.collect() })
     }
 
     /// Appends the missing markers, and the reset where it is; its offset.

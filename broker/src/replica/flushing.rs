@@ -54,7 +54,9 @@ impl Replica {
     /// True where all is on the disk, and a crash now would leave nothing to read again.
     pub fn is_clean(&self) -> bool {
         let log = &self.log;
-        self.unflushed_since.is_none() && log.unflushed_bytes() == 0 && log.recovery_point() >= log.flushed_to()
+        self.unflushed_since.is_none()
+            && log.unflushed_bytes() == 0
+            && log.recovery_point() >= log.flushed_to()
     }
 
     /// True where records are unflushed for so long that the topic asks for a flush (`flush.ms`).

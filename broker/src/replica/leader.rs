@@ -21,6 +21,7 @@ use tarn_mirror::local_cluster::{
     Gate, GateOrder, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
 };
 use tarn_record::{ClientBatch, Epoch, Offset, Timestamp, TopicIdPartition};
+use tarn_runtime::DiskId;
 use tarn_wire::ErrorCode;
 
 use super::guard::{Binding, WriteRefused};
@@ -140,6 +141,11 @@ impl Replica {
     /// The log.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// Where reads of the log wait.
+    pub(crate) fn disk(&self) -> DiskId {
+        DiskId(self.log.dir_number())
     }
 
     /// The log, for a test to change.
@@ -417,12 +423,37 @@ impl Replica {
         isolation: Isolation,
         source: ReadFrom,
     ) -> Reading {
+        let (mut fetched, order) = match self.order(wanted, limit, first_batch, isolation) {
+            Reading::Cold(left_out, order) => (left_out, order),
+            answered => return answered,
+        };
+        match self.log.read_from(&order, source) {
+            Ok(Read { plan, aborted }) => {
+                let aborted = aborted.iter().map(|one| (one.producer_id.0, one.first_offset));
+                fetched.aborted = (order.aborted == Aborted::Named).then(|| aborted.collect());
+                fetched.first_batch_bytes = plan.first_batch_bytes;
+                plan.slices.into_iter().for_each(|slice| fetched.records.push(part_of(slice)));
+                Reading::Read(fetched)
+            }
+            Err(ReadError::Storage(error)) if error.is_cold() => Reading::Cold(fetched, order),
+            Err(error) => Reading::Read(FetchedPartition::failed(self.partition, ErrorCode(error.code()))),
+        }
+    }
+
+    /// The same without a look at the log's files, as if memory had nothing of them.
+    pub fn order(
+        &self,
+        wanted: &Wanted,
+        limit: usize,
+        first_batch: FirstBatch,
+        isolation: Isolation,
+    ) -> Reading {
         let failed = |error| Reading::Read(FetchedPartition::failed(self.partition, error));
         if let Err(error) = self.check_epoch(wanted.current_leader_epoch) {
             return failed(error);
         }
         let (visible, fetch_offset) = (self.visible_end(isolation), wanted.fetch_offset);
-        let mut fetched = FetchedPartition {
+        let fetched = FetchedPartition {
             high_watermark: self.high_watermark,
             last_stable_offset: self.last_stable_offset(),
             log_start: self.log.start(),
@@ -442,18 +473,7 @@ impl Replica {
         let is_committed = isolation == Isolation::ReadCommitted;
         let aborted = if is_committed { Aborted::Named } else { Aborted::Unnamed };
         let (from, max_bytes, upper) = (fetch_offset, limit, visible);
-        let order = ReadOrder { from, max_bytes, first_batch, upper, aborted };
-        match self.log.read_from(&order, source) {
-            Ok(Read { plan, aborted }) => {
-                let aborted = aborted.iter().map(|one| (one.producer_id.0, one.first_offset));
-                fetched.aborted = is_committed.then(|| aborted.collect());
-                fetched.first_batch_bytes = plan.first_batch_bytes;
-                plan.slices.into_iter().for_each(|slice| fetched.records.push(part_of(slice)));
-                Reading::Read(fetched)
-            }
-            Err(ReadError::Storage(error)) if error.is_cold() => Reading::Cold(fetched, order),
-            Err(error) => failed(read_error(&error)),
-        }
+        Reading::Cold(fetched, ReadOrder { from, max_bytes, first_batch, upper, aborted })
     }
 
     /// True while a mirror rules the log.
@@ -504,8 +524,4 @@ impl Replica {
         let parted = found.epoch < epoch || found.end < offset;
         Ok(parted.then_some((found.epoch, found.end)))
     }
-}
-
-fn read_error(error: &ReadError) -> ErrorCode {
-    ErrorCode(error.code())
 }

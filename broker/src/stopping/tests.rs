@@ -7,7 +7,7 @@ use futures_lite::future::poll_once;
 use tarn_log::LogDir;
 use tarn_mirror::local_cluster::AbortedTransaction;
 use tarn_record::{Offset, PartitionIndex, ProducerEpoch, ProducerId};
-use tarn_runtime::channel::reply;
+use tarn_runtime::channel::{Flag, reply};
 use tarn_runtime::yield_now;
 
 use super::*;
@@ -105,6 +105,27 @@ fn a_flush_that_is_in_flight_is_waited_for_and_another_covers_what_came_later() 
         let partitions = world.core.partitions();
         let replica = partitions.get(order.partition).expect("it is led");
         assert_eq!((ended.log_end, replica.log().flushed_to()), (Offset(3), Offset(3)));
+    });
+}
+
+#[test]
+fn what_an_earlier_try_has_aborted_is_looked_up_beside_the_core() {
+    on_a_core(|mut world| async move {
+        let order = world.lead(0, 2);
+        let ended = world.end(std::slice::from_ref(&order)).await;
+        let job = world.core.partitions().flush_job_of(order.partition).expect("the index is not written");
+        world.core.partitions().flushed(order.partition, job.run()).expect("the disk works");
+        let answers = Flag::default();
+        world.disk.is_cold(".txnindex", answers.clone());
+        let (slot, mut answer) = reply();
+        world.core.handle(Envelope::EndLogs(vec![order], slot));
+        for _ in 0..100 {
+            yield_now().await;
+            assert!(poll_once(&mut answer).await.is_none(), "the disk does not answer");
+        }
+        answers.raise();
+        assert_eq!(answer.await.expect("it is answered"), ended);
+        assert_eq!(ended[0].as_ref().map(|ended| ended.aborted.len()), Ok(2));
     });
 }
 

@@ -27,7 +27,7 @@ const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 
 /// Records of 100 kB, of keys in turn, so that a segment has some ten of them.
-fn fill(client: &mut Client, topic: &str, keys: usize, records: usize) {
+pub(crate) fn fill(client: &mut Client, topic: &str, keys: usize, records: usize) {
     for number in 0..records {
         let key = format!("key {}", number % keys);
         produce(client, topic, &[(key, vec![number as u8; 100_000])]);

@@ -57,6 +57,99 @@ fn what_was_produced_and_fetched_is_counted_exactly() {
     assert_eq!(page.value("kafka_log_log_logendoffset", &partition), 3.0);
     assert_eq!(page.value("kafka_log_log_numlogsegments", &partition), 1.0);
     assert!(page.value("kafka_log_logflushstats_logflushrateandtimems_count", &[]) >= 1.0);
+    // One for each batch; a fetch has one besides those of its partitions.
+    for (request, error, count) in
+        [("Produce", "NONE", 3.0), ("Produce", "MESSAGE_TOO_LARGE", 1.0), ("Fetch", "NONE", 2.0)]
+    {
+        let labels = [("request", request), ("error", error)];
+        assert_eq!(page.value("kafka_network_requestmetrics_errors_total", &labels), count, "{labels:?}");
+    }
+}
+
+#[test]
+fn errors_are_counted_where_nothing_is_answered_and_in_answers_that_are_kept() {
+    let node = Running::new(ADMIN);
+    let mut client = node.client();
+    client.create("large", 2_500, &[]);
+    let errors = |request: &str, error: &str| {
+        let labels = [("request", request), ("error", error)];
+        let page = Page::of(&node);
+        let name = "kafka_network_requestmetrics_errors_total";
+        if page.has(name, &labels) { page.value(name, &labels) } else { 0.0 }
+    };
+    let before = errors("Metadata", "NONE");
+    for times in 1..=2 {
+        assert_eq!(client.call(12, &MetadataRequest { topics: None, ..Default::default() }).topics.len(), 1);
+        assert_eq!(
+            errors("Metadata", "NONE") - before,
+            2_501.0 * f64::from(times),
+            "each time that it is sent"
+        );
+    }
+    client.send(9, &produce("nowhere", 0, 10));
+    let mut rest = Vec::new();
+    client.stream().read_to_end(&mut rest).expect("it is closed");
+    assert_eq!(errors("Produce", "UNKNOWN_TOPIC_OR_PARTITION"), 1.0);
+}
+
+#[test]
+fn the_time_that_a_fetch_waits_for_records_is_told_apart_from_work() {
+    let node = Running::new(ADMIN);
+    let mut client = node.client();
+    client.create("t", 1, &[]);
+    client.call(12, &FetchRequest { max_wait_ms: 700, min_bytes: 1, ..fetch("t") });
+    client.produce("t", 1, 10);
+    let page = Page::of(&node);
+    let time = |kind: &str, request: &str, part: &str| {
+        let name = format!("kafka_network_requestmetrics_{kind}timems_{part}");
+        page.has(&name, &[("request", request)]).then(|| page.value(&name, &[("request", request)]))
+    };
+    for request in ["Fetch", "FetchConsumer"] {
+        let [total, local, remote] =
+            ["total", "local", "remote"].map(|kind| time(kind, request, "sum").expect("it is told"));
+        assert!(remote >= 650.0, "{remote}");
+        assert!(local + remote <= total, "{local} and {remote} are no more than {total}");
+        assert_eq!(time("local", request, "count"), Some(1.0));
+    }
+    assert_eq!(time("local", "Produce", "sum"), time("total", "Produce", "sum"));
+    assert_eq!(time("remote", "Produce", "sum"), None, "it waits for nobody");
+}
+
+#[test]
+fn what_the_cleaner_did_and_how_the_directories_are_is_told() {
+    let eager = "log.cleaner.backoff.ms=50\nlog.flush.offset.checkpoint.interval.ms=100\n";
+    let node = Running::new(&format!("{ADMIN}{eager}log.cleaner.threads=2\n"));
+    let mut client = node.client();
+    let compacted =
+        [("cleanup.policy", "compact"), ("segment.bytes", "1048576"), ("min.cleanable.dirty.ratio", "0.01")];
+    client.create("t", 1, &compacted);
+    crate::compacting::fill(&mut client, "t", 3, 30);
+    let began = Instant::now();
+    let page = loop {
+        let page = Page::of(&node);
+        let is_done = page.value("tarn_cleaner_rounds_total", &[]) > 0.0;
+        if is_done && page.value("kafka_log_logcleaner_cleaner_recopy_percent", &[]) > 0.0 {
+            break page;
+        }
+        assert!(began.elapsed() < PATIENCE, "{}", page.text);
+    };
+    assert!(page.value("kafka_log_logcleaner_cleaner_recopy_percent", &[]) < 60.0);
+    assert!(page.value("tarn_cleaner_read_bytes_total", &[]) > 2e6);
+    assert!(page.value("kafka_log_logcleanermanager_time_since_last_run_ms", &[]) < 60_000.0);
+    for none in [
+        "logcleaner_deadthreadcount",
+        "logcleaner_max_compaction_delay_secs",
+        "logmanager_offlinelogdirectorycount",
+    ] {
+        assert_eq!(page.value(&format!("kafka_log_{none}"), &[]), 0.0, "{none}");
+    }
+    assert!(page.value("kafka_log_logcleaner_max_buffer_utilization_percent", &[]) <= 100.0);
+    let dirs: Vec<&str> = page.labels("kafka_log_logmanager_logdirectoryoffline", "logDirectory").collect();
+    assert_eq!(dirs.len(), 1);
+    let labels = [("logDirectory", dirs[0])];
+    assert_eq!(page.value("kafka_log_logmanager_logdirectoryoffline", &labels), 0.0);
+    assert_eq!(page.value("kafka_log_logcleanermanager_uncleanable_partitions_count", &labels), 0.0);
+    assert_eq!(page.value("kafka_log_logmanager_remaininglogstorecover", &[("dir", dirs[0])]), 0.0);
 }
 
 #[test]
@@ -82,9 +175,15 @@ fn the_cluster_and_its_partitions_are_told() {
     let applied = own.value("kafka_server_broker_metadata_metrics_last_applied_record_offset", &[]);
     assert!(applied > 0.0 && applied <= of_controller("lastcommittedrecordoffset"));
     assert_eq!(own.sum("kafka_server_socket_server_metrics_connection_count"), 1.0);
+    let listeners: BTreeSet<&str> =
+        own.labels("kafka_server_socket_server_metrics_connection_count", "listener").collect();
+    assert_eq!(listeners.into_iter().collect::<Vec<_>>(), ["CONTROLLER", "PLAINTEXT"]);
+    assert_eq!(own.value("tarn_cold_lookups_under_way", &[]), 0.0);
     assert!(own.value("process_resident_memory_bytes", &[]) > 1e6);
     let names: BTreeSet<&str> = own.labels("tarn_limit", "name").collect();
-    assert!(names.contains("segment_descriptors") && names.contains("inbound_bytes"), "{names:?}");
+    for known in ["cold_reads", "decompression_bytes", "descriptors", "memory_maps", "segment_descriptors"] {
+        assert!(names.contains(known), "{known}: {names:?}");
+    }
     assert_eq!(names, own.labels("tarn_used", "name").collect());
     for name in names {
         let [limit, used] = ["tarn_limit", "tarn_used"].map(|metric| own.value(metric, &[("name", name)]));

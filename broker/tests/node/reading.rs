@@ -142,7 +142,8 @@ fn asked(topic: &str, fetch_offset: i64) -> FetchTopic {
 /// Has the kernel forget what it has in memory of the files in a directory, where it does.
 fn let_go(directory: &Path) {
     for entry in std::fs::read_dir(directory).expect("it is a directory") {
-        let file = File::open(entry.expect("it can be read").path()).expect("it is there");
+        // A checkpoint may just have been replaced by a new one.
+        let Ok(file) = File::open(entry.expect("it can be read").path()) else { continue };
         file.sync_all().expect("the disk works");
         fadvise(&file, 0, None, Advice::DontNeed).expect("it is a file");
     }

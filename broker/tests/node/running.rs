@@ -202,6 +202,11 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Its socket, for what is no answer.
+    pub(crate) fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
     /// Sends a request and waits for its response.
     pub(crate) fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
         self.send(version, request);
@@ -262,8 +267,34 @@ impl Client {
         assert_eq!(self.call(5, &request).responses[0].error_code, 0);
     }
 
+    /// True where a request is answered, false where the connection is closed instead.
+    pub(crate) fn is_served(&mut self) -> bool {
+        self.correlation_id += 1;
+        let request = encode_request(self.correlation_id, &self.id, 9, &MetadataRequest::default());
+        let bytes = request.expect("it fits").to_bytes().expect("it holds no file");
+        let mut size = [0; 4];
+        if self.stream.write_all(&bytes).is_err() || self.stream.read_exact(&mut size).is_err() {
+            return false;
+        }
+        let mut frame = vec![0; i32::from_be_bytes(size) as usize];
+        self.stream.read_exact(&mut frame).expect("it answers");
+        self.answered += 1;
+        true
+    }
+
     /// Sets a config of a topic (type 2) or a broker (type 4).
     pub(crate) fn alter(&mut self, kind: i8, resource: &str, key: &str, value: &str) {
+        assert_eq!(self.try_alter(kind, resource, key, value), (0, None));
+    }
+
+    /// The same, and what the node says.
+    pub(crate) fn try_alter(
+        &mut self,
+        kind: i8,
+        resource: &str,
+        key: &str,
+        value: &str,
+    ) -> (i16, Option<String>) {
         let config = AlterableConfig { name: key.into(), config_operation: 0, value: Some(value.into()) };
         let resource = AlterConfigsResource {
             resource_type: kind,
@@ -272,7 +303,8 @@ impl Client {
         };
         let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false };
         let altered = self.call(1, &request);
-        assert_eq!(altered.responses[0].error_code, 0, "{:?}", altered.responses[0].error_message);
+        let message = altered.responses[0].error_message.as_ref().map(ToString::to_string);
+        (altered.responses[0].error_code, message)
     }
 
     /// Sends one record of so many bytes to partition 0 of a topic; again, as clients do, while the owning

@@ -11,6 +11,8 @@ use crate::config::table::{self, ConfigKey, Synonym, Update};
 use crate::configs::{ConfigMap, ConfigResource, Configs};
 
 pub mod cleaner;
+pub mod connections;
+pub mod dynamic;
 pub mod topic;
 
 /// The keys set in `server.properties`.

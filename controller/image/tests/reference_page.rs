@@ -8,7 +8,7 @@ use tarn_image::config::mirror;
 use tarn_image::config::server::{ConfigError, Notice, ServerConfig};
 use tarn_image::config::table::{self, ConfigKey, Default, Update};
 use tarn_image::config::value::Rule;
-use tarn_image::effective::topic;
+use tarn_image::effective::{dynamic, topic};
 
 const PAGE: &str = "../../docs/configuration.md";
 
@@ -66,7 +66,21 @@ fn page() -> String {
     let about =
         "Accepted so that a file of Kafka's can be used; a node names those it finds in one line at start.";
     section(&mut page, "No effect yet", about, idle);
+    kept_as_is(&mut page);
     page
+}
+
+/// The dynamic keys of a node that does not act on their change.
+fn kept_as_is(page: &mut String) {
+    page.push_str(
+        "\n## Dynamic in Kafka, not here\n\nWhen they are altered, a node keeps and shows them and goes on as before. \
+         All other dynamic keys are in force at once.\n\n| key | Kafka | Tarn |\n|---|---|---|\n",
+    );
+    for kept in dynamic::KEPT {
+        let any = |name: &&str| if name.ends_with('.') { format!("`{name}*`") } else { format!("`{name}`") };
+        let names: Vec<String> = kept.names.iter().map(any).collect();
+        writeln!(page, "| {} | {} | {} |", names.join(", "), kept.kafka, kept.tarn).expect("a text grows");
+    }
 }
 
 #[derive(PartialEq, Eq)]
@@ -79,7 +93,9 @@ enum Effect {
 /// What a node makes of a key that is set.
 fn effect(key: &ConfigKey) -> Effect {
     let value = key.default_text().filter(|text| !text.is_empty()).unwrap_or("1");
-    let lines = NODE.lines().filter(|line| !line.starts_with(&format!("{}=", key.name)));
+    // `log.dir` counts where `log.dirs` is not given.
+    let instead = if key.name == "log.dir" { "log.dirs" } else { key.name };
+    let lines = NODE.lines().filter(|line| !line.starts_with(&format!("{instead}=")));
     let mut text: Vec<String> = lines.map(str::to_owned).collect();
     let given = NODE.lines().find(|line| line.starts_with(&format!("{}=", key.name)));
     text.push(given.map_or_else(|| format!("{}={value}", key.name), str::to_owned));
@@ -126,6 +142,7 @@ fn range(key: &ConfigKey) -> String {
         Rule::OneOf(texts) | Rule::OneOfAnyCase(texts) => one_of(texts),
         Rule::ListOf(texts) => format!("of {}", texts.join(", ")),
         Rule::NonEmpty => "not empty".to_owned(),
+        Rule::HostCounts => "`host:count` pairs".to_owned(),
         Rule::ThrottledReplicas => "`partition:broker` pairs, or `*`".to_owned(),
     }
 }

@@ -1,21 +1,23 @@
 //! The blocking lanes: what would make a core wait is done by a thread beside it.
 //!
-//! Each core has a lane for `fdatasync`, a few for cold reads, one for what only computes, one for what may take minutes
-//! (recovering a log), one for what may take hours (copying one), one for the rest (unlink) and one for name lookups, so
-//! that a slow disk holds up neither a cold read nor an answer, nor a dead name server either. A lane is one thread, started
-//! when first used and free to run on any CPU of the process. Jobs of a lane run in the order in which they were given. A
-//! job runs to its end even where nobody waits for it any more; at the end of its core all lanes are emptied but for the
-//! last, which is left behind.
+//! Each core has a lane for `fdatasync`, one for what only computes, one for what may take minutes (recovering a log), one
+//! for what may take hours (copying one), one for the rest (unlink) and one for name lookups, and threads for cold reads
+//! ([`reads`]), so that a slow disk holds up neither a cold read of another nor an answer, nor a dead name server either. A
+//! lane is one thread, started when first used and free to run on any CPU of the process. Jobs of a lane run in the order
+//! in which they were given. A job runs to its end even where nobody waits for it any more; at the end of its core all
+//! lanes are emptied but for the last, which is left behind.
 
-use crate::channel::{Dropped, Receiver, Sender, mailbox, reply};
-use crate::limits::READ_LANES;
+mod reads;
+
+pub use reads::DiskId;
+
+use self::reads::ReadThreads;
+use crate::channel::{Dropped, Receiver, Reply, Sender, mailbox, reply};
 use crate::panics::Panic;
 use crate::{limits, machine};
 use std::cell::RefCell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use thiserror::Error;
 
@@ -48,8 +50,6 @@ enum Job {
 #[derive(Clone, Copy)]
 enum Lane {
     Sync,
-    /// One of several.
-    Read(usize),
     /// What computes.
     Work,
     Long,
@@ -61,9 +61,7 @@ enum Lane {
 struct Lanes {
     core: String,
     sync: Option<LaneThread>,
-    reads: [Option<LaneThread>; READ_LANES],
-    /// The reads that each of these has to do.
-    reading: [Arc<AtomicUsize>; READ_LANES],
+    reads: ReadThreads,
     work: Option<LaneThread>,
     long: Option<LaneThread>,
     copies: Option<LaneThread>,
@@ -104,23 +102,20 @@ where
     run(Lane::Sync, job).await
 }
 
-/// Runs `job`, which reads what is on the disk only and is not to take long, in the least busy of the lanes for reads,
-/// from the first poll on.
+/// Runs `job`, which only reads what is on a disk and is not to take long, in a thread for reads, from the
+/// first poll on: reads of other disks do not wait for it.
 ///
 /// # Errors
-/// When the job panics, or the lane has no thread.
-pub async fn blocking_read<R, J>(job: J) -> Result<R, BlockingError>
+/// When the job panics, there is no thread, or too many reads wait for the disk.
+pub async fn blocking_read<R, J>(disk: DiskId, job: J) -> Result<R, BlockingError>
 where
     R: Send + 'static,
     J: FnOnce() -> R + Send + 'static,
 {
-    let (lane, read) = Reading::least_busy();
-    let job = move || {
-        // It ends with the job: whoever waits for it may give up long before a disk does.
-        let _read = read;
-        job()
-    };
-    run(Lane::Read(lane), job).await
+    let (job, outcome) = answering(job);
+    let given = LANES.with_borrow(|lanes| lanes.as_ref().map_or_else(no_core, |it| it.reads.run(disk, job)));
+    given.map_err(BlockingError::NotRun)?;
+    answer(outcome).await
 }
 
 /// Runs `job`, which waits for nothing and takes long, in the lane for such jobs, from the first poll on.
@@ -169,26 +164,9 @@ where
     run(Lane::Names, job).await
 }
 
-/// One of the reads that a lane has to do.
-struct Reading(Arc<AtomicUsize>);
-
-impl Reading {
-    fn least_busy() -> (usize, Reading) {
-        LANES.with_borrow(|lanes| {
-            let Some(lanes) = lanes else { return (0, Reading(Arc::new(AtomicUsize::new(1)))) };
-            let reads = |(_, reads): &(usize, &Arc<AtomicUsize>)| reads.load(Ordering::Relaxed);
-            let least = lanes.reading.iter().enumerate().min_by_key(reads);
-            let lane = least.map_or(0, |(lane, _)| lane);
-            lanes.reading[lane].fetch_add(1, Ordering::Relaxed);
-            (lane, Reading(lanes.reading[lane].clone()))
-        })
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+/// How many reads of cold files this core's threads have to do: those for which there is no thread wait.
+pub fn reads_under_way() -> usize {
+    LANES.with_borrow(|lanes| lanes.as_ref().map_or(0, |lanes| lanes.reads.given()))
 }
 
 async fn run<R, J>(lane: Lane, job: J) -> Result<R, BlockingError>
@@ -197,26 +175,46 @@ where
     J: FnOnce() -> R + Send + 'static,
 {
     let jobs = sender(lane).map_err(BlockingError::NotRun)?;
-    let (slot, result) = reply();
-    let job = Job::Run(Box::new(move || {
+    let (job, outcome) = answering(job);
+    jobs.send(Job::Run(job)).await.map_err(|_| ended())?;
+    answer(outcome).await
+}
+
+/// A job that keeps what becomes of `job`, and where it keeps that.
+fn answering<R, J>(job: J) -> (Box<dyn FnOnce() + Send>, Reply<thread::Result<R>>)
+where
+    R: Send + 'static,
+    J: FnOnce() -> R + Send + 'static,
+{
+    let (slot, outcome) = reply();
+    let job = move || {
         let outcome = catch_unwind(AssertUnwindSafe(job));
         // Nobody may wait any more; the result then ends here.
         slot.fill(outcome).ok();
-    }));
-    let ended = || BlockingError::NotRun(io::Error::other("the blocking lane has ended"));
-    jobs.send(job).await.map_err(|_| ended())?;
-    match result.await {
+    };
+    (Box::new(job), outcome)
+}
+
+async fn answer<R>(outcome: Reply<thread::Result<R>>) -> Result<R, BlockingError> {
+    match outcome.await {
         Ok(outcome) => outcome.map_err(|payload| BlockingError::Panicked(Panic::from_payload(payload))),
         Err(Dropped) => Err(ended()),
     }
 }
 
+fn ended() -> BlockingError {
+    BlockingError::NotRun(io::Error::other("the blocking lane has ended"))
+}
+
+fn no_core<T>() -> io::Result<T> {
+    Err(io::Error::other("blocking lanes belong to a core"))
+}
+
 fn sender(lane: Lane) -> io::Result<Sender<Job>> {
     LANES.with_borrow_mut(|lanes| {
-        let lanes = lanes.as_mut().ok_or_else(|| io::Error::other("blocking lanes belong to a core"))?;
+        let Some(lanes) = lanes.as_mut() else { return no_core() };
         let (thread, name) = match lane {
             Lane::Sync => (&mut lanes.sync, "sync"),
-            Lane::Read(lane) => (&mut lanes.reads[lane], "read"),
             Lane::Work => (&mut lanes.work, "work"),
             Lane::Long => (&mut lanes.long, "long"),
             Lane::Copies => (&mut lanes.copies, "copies"),
@@ -246,17 +244,17 @@ fn work(mut queue: Receiver<Job>) {
 
 /// Gives the core on this thread its lanes.
 pub(crate) fn install(core: String) {
-    let (sync, long, copies, rest, names) = (None, None, None, None, None);
-    let (reads, reading, work) = (Default::default(), Default::default(), None);
-    LANES.set(Some(Lanes { core, sync, reads, reading, work, long, copies, rest, names }));
+    let (reads, sync, work, long, copies, rest, names) =
+        (ReadThreads::new(&core), None, None, None, None, None, None);
+    LANES.set(Some(Lanes { core, reads, sync, work, long, copies, rest, names }));
 }
 
 /// Ends the lanes of the core on this thread, after the jobs they hold.
 pub(crate) fn finish() {
     let Some(lanes) = LANES.take() else { return };
-    let ending =
-        lanes.reads.into_iter().chain([lanes.sync, lanes.work, lanes.long, lanes.copies, lanes.rest]);
-    for LaneThread { jobs, thread } in ending.flatten() {
+    lanes.reads.finish();
+    let ending = [lanes.sync, lanes.work, lanes.long, lanes.copies, lanes.rest];
+    for LaneThread { jobs, thread } in ending.into_iter().flatten() {
         // Said rather than shown by dropping the sender: a task left behind may hold another. A lane that
         // is already gone needs no telling, and jobs do not unwind, so neither does the thread.
         jobs.send_blocking(Job::Stop).ok();
@@ -269,8 +267,8 @@ mod tests {
     use super::*;
     use crate::core::tests::{core_of, run_on_core};
     use crate::{Queue, spawn};
-    use std::sync::atomic::{AtomicBool, AtomicU32};
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::sync::{Arc, mpsc};
 
     #[test]
     fn a_job_that_panics_is_an_error_and_the_lane_goes_on() {
@@ -297,38 +295,6 @@ mod tests {
             assert_eq!(blocking_lookup(|| 2).await.unwrap(), 2);
             release.send(()).unwrap();
             slow.await.unwrap().unwrap();
-        });
-    }
-
-    #[test]
-    fn a_read_that_hangs_does_not_hold_up_the_next() {
-        run_on_core(|| async {
-            let (release, held) = mpsc::channel::<()>();
-            let slow = spawn(Queue::Background, blocking_read(move || held.recv()));
-            crate::yield_now().await;
-            for number in 0..2 * READ_LANES {
-                assert_eq!(blocking_read(move || number).await.unwrap(), number);
-            }
-            release.send(()).unwrap();
-            slow.await.unwrap().unwrap();
-            LANES.with_borrow(|lanes| {
-                let reading = lanes.as_ref().unwrap().reading.each_ref();
-                assert_eq!(reading.map(|reads| reads.load(Ordering::Relaxed)), [0; READ_LANES]);
-            });
-        });
-    }
-
-    #[test]
-    fn a_lane_that_hangs_counts_as_busy_though_nobody_waits_for_it_any_more() {
-        run_on_core(|| async {
-            let (release, held) = mpsc::channel::<()>();
-            let mut given_up = Box::pin(blocking_read(move || held.recv()));
-            assert!(futures_lite::future::poll_once(&mut given_up).await.is_none());
-            drop(given_up);
-            for number in 0..2 * READ_LANES {
-                assert_eq!(blocking_read(move || number).await.unwrap(), number);
-            }
-            release.send(()).unwrap();
         });
     }
 

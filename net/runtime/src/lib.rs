@@ -26,7 +26,8 @@ pub mod timer;
 
 pub use self::core::{CoreHandle, CoreId, CoreSpec, CoreUsage, spawn_core, take_usage};
 pub use blocking::{
-    BlockingError, blocking, blocking_copy, blocking_long, blocking_read, blocking_sync, blocking_work,
+    BlockingError, DiskId, blocking, blocking_copy, blocking_long, blocking_read, blocking_sync,
+    blocking_work, reads_under_way,
 };
 pub use panics::{Panic, catch_panics};
 pub use queues::{Queue, Task, spawn, yield_if_needed, yield_now};

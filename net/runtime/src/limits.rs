@@ -18,8 +18,14 @@ pub const START_PREEMPT_TIMER: Duration = Duration::from_secs(1);
 /// Latency asked for the mirror queue: it may lag behind the network queue, not behind a compaction.
 pub const MIRROR_LATENCY: Duration = Duration::from_millis(2);
 
-/// The reads of one core that wait for the disk at once.
-pub const READ_LANES: usize = 4;
+/// The disks of which one core reads at once, whichever of them hang.
+pub const READ_DISKS_MAX: usize = 16;
+
+/// The reads of one core under way beside one of each disk.
+pub const READ_THREADS_SHARED: usize = 3;
+
+/// The reads of one disk that may wait in one core; more are refused.
+pub const READS_WAITING_MAX: usize = 16_384;
 
 /// Jobs that may wait in one blocking lane of one core. The next caller waits for room.
 pub const LANE_JOBS_MAX: usize = 4096;

@@ -29,7 +29,7 @@ use tarn_wire::{ApiKey, Cursor, Message, RequestHeader, decode_request_header, e
 use crate::budget::MemoryBudget;
 use crate::frames::{FrameError, FrameReader, InboundFrame};
 use crate::limits::ConnectionLimits;
-use crate::metrics::TransportMetrics;
+use crate::metrics::{ListenerNumber, TransportMetrics};
 use crate::pipeline::{Due, Pipeline};
 use crate::progress::{Budget, Progress, Reading, Stillness};
 use crate::response::{FrameWriter, WriteError};
@@ -78,6 +78,7 @@ struct Connection<S> {
     shared: Rc<Shared<S>>,
     info: Rc<ConnectionInfo>,
     apis: Rc<ApiRanges>,
+    listener: ListenerNumber,
     progress: Rc<Progress>,
     pipeline: Pipeline,
 }
@@ -89,7 +90,9 @@ pub(crate) async fn serve<S: Service>(
     shared: Rc<Shared<S>>,
 ) -> Ended {
     let (read, write) = socket.split();
+    let listener = shared.metrics.number_of(&info.listener);
     let connection = Connection {
+        listener,
         apis: shared.service.api_versions(&info.listener).apis,
         progress: Rc::new(Progress::new(now())),
         pipeline: Pipeline::new(shared.limits.pipeline_depth),
@@ -98,7 +101,7 @@ pub(crate) async fn serve<S: Service>(
     };
     let mut frames = FrameReader::of_requests(read, Arc::clone(&connection.shared.budget));
     let metrics = Arc::clone(&connection.shared.metrics);
-    let mut writer = FrameWriter::new(write, Rc::clone(&connection.progress), metrics);
+    let mut writer = FrameWriter::new(write, Rc::clone(&connection.progress), metrics, listener);
     connection.run(&mut frames, &mut writer).await
 }
 
@@ -175,8 +178,9 @@ impl<S: Service> Connection<S> {
     /// Begins one request. Not async, so that the parts of a frame take no room in an idle connection.
     fn take(&self, frame: InboundFrame) -> Result<Taken, Ended> {
         let InboundFrame { bytes, permit } = frame;
-        self.shared.metrics.requests.add(1);
-        self.shared.metrics.bytes_received.add(bytes.len() as u64);
+        let metrics = self.shared.metrics.of(self.listener);
+        metrics.requests.add(1);
+        metrics.bytes_received.add(bytes.len() as u64);
         let (header, body) = self.header(bytes)?;
         if header.api_key == ApiKey::API_VERSIONS {
             return self.api_versions(&header, body).map(Taken::Answered);

@@ -25,11 +25,12 @@ pub mod service;
 mod stopping;
 pub mod versions;
 
+pub use admission::Admission;
 pub use budget::{MemoryBudget, Permit};
 pub use client::{CallLimits, Client, ClientError, ClientOptions, Endpoint, EndpointError};
-pub use limits::ConnectionLimits;
+pub use limits::{AdmissionLimits, ConnectionLimits};
 pub use listener::{Accepted, Acceptor, ListenerName, ListenerSpec};
-pub use metrics::TransportMetrics;
+pub use metrics::{ListenerMetrics, ListenerNumber, TransportMetrics};
 pub use security::{SecurityError, SecurityProtocol};
 pub use server::Server;
 pub use service::{Answer, ConnectionId, ConnectionInfo, InboundRequest, Outcome, Service};

@@ -3,6 +3,8 @@
 //! What an operator may move is in [`ConnectionLimits`] and in
 //! [`ClientOptions`](crate::ClientOptions); the other numbers are fixed.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// What the connections of a node may use. The defaults are Kafka's.
@@ -13,10 +15,8 @@ pub struct ConnectionLimits {
     /// After so long without a request a connection is closed (`connections.max.idle.ms`), and one whose
     /// peer takes no byte of its response.
     pub idle_timeout: Duration,
-    /// The connections of the whole node; beyond it none is accepted until one ends (`max.connections`).
-    pub max_connections: usize,
-    /// The connections from one address; beyond it they are closed at once (`max.connections.per.ip`).
-    pub max_per_ip: usize,
+    /// Who may connect.
+    pub admission: AdmissionLimits,
     /// The requests of one connection that may wait for their answers; beyond it the connection is not
     /// read.
     pub pipeline_depth: usize,
@@ -29,10 +29,34 @@ impl Default for ConnectionLimits {
         ConnectionLimits {
             max_request_bytes: 100 << 20,
             idle_timeout: Duration::from_secs(600),
-            max_connections: i32::MAX as usize,
-            max_per_ip: i32::MAX as usize,
+            admission: AdmissionLimits::default(),
             pipeline_depth: 32,
             stop_grace: Duration::from_secs(1),
+        }
+    }
+}
+
+/// How many connections a node takes, and how fast. The defaults are Kafka's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdmissionLimits {
+    /// The connections of the whole node, at least one; beyond it none is accepted until one ends (`max.connections`).
+    pub max: usize,
+    /// The connections from one address; beyond it they are closed at once (`max.connections.per.ip`).
+    pub max_per_ip: usize,
+    /// The same of some addresses (`max.connections.per.ip.overrides`).
+    pub max_of_ip: HashMap<IpAddr, usize>,
+    /// The connections that are accepted in a second, at least one; `None` for as many as come
+    /// (`max.connection.creation.rate`).
+    pub creations_per_second: Option<u32>,
+}
+
+impl Default for AdmissionLimits {
+    fn default() -> AdmissionLimits {
+        AdmissionLimits {
+            max: i32::MAX as usize,
+            max_per_ip: i32::MAX as usize,
+            max_of_ip: HashMap::new(),
+            creations_per_second: None,
         }
     }
 }

@@ -115,7 +115,12 @@ impl Acceptor {
     /// Which listener cannot be opened, and why.
     pub fn bind(specs: &[ListenerSpec], limits: &ConnectionLimits) -> io::Result<Acceptor> {
         let listeners = specs.iter().map(open).collect::<io::Result<Vec<_>>>()?;
-        Ok(Acceptor { admission: Admission::new(limits, listeners.len()), listeners })
+        Ok(Acceptor { admission: Admission::new(limits.admission.clone(), listeners.len()), listeners })
+    }
+
+    /// Who may connect, which may change while it runs.
+    pub fn admission(&self) -> &Arc<Admission> {
+        &self.admission
     }
 
     /// Where each listener listens, with the port that it got.
@@ -176,7 +181,6 @@ async fn accept(
 ) {
     let mut remarks = Remarks::default();
     loop {
-        admission.room(number).await;
         let (socket, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -184,6 +188,8 @@ async fn accept(
                 return;
             }
         };
+        // Behind it the others wait in the backlog. The limits may have changed while nobody came.
+        admission.room(number).await;
         match admission.take(peer.ip()) {
             Some(seat) => deal.to_next(Accepted { socket, listener: name.clone(), peer, seat }).await,
             None => {

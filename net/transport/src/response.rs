@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tarn_runtime::socket::{Then, WriteHalf, resident};
-use tarn_runtime::{blocking_read, now};
+use tarn_runtime::{DiskId, blocking_read, now};
 use tarn_wire::{FilePart, Frame, Part};
 use thiserror::Error;
 
 use crate::limits;
-use crate::metrics::TransportMetrics;
+use crate::metrics::{ListenerNumber, TransportMetrics};
 use crate::progress::Progress;
 
 /// Why a frame was not written. The connection is of no further use.
@@ -47,6 +47,7 @@ pub(crate) struct FrameWriter {
     pending: BytesMut,
     progress: Rc<Progress>,
     metrics: Arc<TransportMetrics>,
+    listener: ListenerNumber,
 }
 
 impl FrameWriter {
@@ -54,8 +55,9 @@ impl FrameWriter {
         socket: WriteHalf,
         progress: Rc<Progress>,
         metrics: Arc<TransportMetrics>,
+        listener: ListenerNumber,
     ) -> FrameWriter {
-        FrameWriter { socket, pending: BytesMut::new(), progress, metrics }
+        FrameWriter { socket, pending: BytesMut::new(), progress, metrics, listener }
     }
 
     /// Writes a frame; its last small bytes may wait for [`flush`](Self::flush). Parts in files are written
@@ -119,7 +121,7 @@ impl FrameWriter {
             self.socket.write_all(chunk, then).await?;
             self.progress.write_ends(now());
         }
-        self.metrics.bytes_sent.add(bytes.len() as u64);
+        self.metrics.of(self.listener).bytes_sent.add(bytes.len() as u64);
         Ok(())
     }
 
@@ -176,7 +178,7 @@ impl FrameWriter {
         match self.socket.send_file(file, position, u64::from(len), then).await {
             Ok(sent) => {
                 self.progress.write_ends(now());
-                self.metrics.bytes_sent.add(sent);
+                self.metrics.of(self.listener).bytes_sent.add(sent);
                 self.metrics.bytes_sent_from_files.add(sent);
                 Ok(())
             }
@@ -194,7 +196,7 @@ impl FrameWriter {
         len: u32,
     ) -> Result<Bytes, WriteError> {
         let file = Arc::clone(file);
-        let read = blocking_read(move || {
+        let read = blocking_read(DiskId(part.range.disk()), move || {
             let mut bytes = vec![0; len as usize];
             file.read_exact_at(&mut bytes, position).map(|()| Bytes::from(bytes))
         });
@@ -208,7 +210,8 @@ async fn open(part: &FilePart) -> Result<Arc<File>, WriteError> {
     let opened = match part.range.open_cached() {
         Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {
             let range = Arc::clone(&part.range);
-            blocking_read(move || range.open()).await.map_err(io::Error::from).and_then(|opened| opened)
+            let opened = blocking_read(DiskId(part.range.disk()), move || range.open()).await;
+            opened.map_err(io::Error::from).and_then(|opened| opened)
         }
         opened => opened,
     };

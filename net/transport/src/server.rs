@@ -19,7 +19,7 @@ use crate::budget::MemoryBudget;
 use crate::connection::{Ended, Shared, serve};
 use crate::limits::ConnectionLimits;
 use crate::listener::{Accepted, ListenerName};
-use crate::metrics::TransportMetrics;
+use crate::metrics::{ListenerNumber, TransportMetrics};
 use crate::remarks::{Reason, Remark, Remarks};
 use crate::service::{ConnectionId, ConnectionInfo, Service};
 use crate::stopping::Stopping;
@@ -100,7 +100,7 @@ impl<S: Service> Server<S> {
         let Ok(local) = socket.local_addr() else { return };
         let id = ConnectionId(NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed));
         let info = Rc::new(ConnectionInfo::new(id, listener, peer, local));
-        let guard = OpenGuard::new(&self.open, &self.shared.metrics, seat);
+        let guard = OpenGuard::new(&self.open, &self.shared.metrics, &info.listener, seat);
         let shared = Rc::clone(&self.shared);
         spawn(Queue::Network, async move {
             let stopped = async {
@@ -136,14 +136,21 @@ impl Open {
 struct OpenGuard {
     open: Rc<Open>,
     metrics: Arc<TransportMetrics>,
+    listener: ListenerNumber,
     _seat: Seat,
 }
 
 impl OpenGuard {
-    fn new(open: &Rc<Open>, metrics: &Arc<TransportMetrics>, seat: Seat) -> OpenGuard {
+    fn new(
+        open: &Rc<Open>,
+        metrics: &Arc<TransportMetrics>,
+        listener: &ListenerName,
+        seat: Seat,
+    ) -> OpenGuard {
+        let listener = metrics.number_of(listener);
         open.count.set(open.count.get() + 1);
-        metrics.connections_opened.add(1);
-        OpenGuard { open: Rc::clone(open), metrics: Arc::clone(metrics), _seat: seat }
+        metrics.of(listener).connections_opened.add(1);
+        OpenGuard { open: Rc::clone(open), metrics: Arc::clone(metrics), listener, _seat: seat }
     }
 }
 
@@ -179,7 +186,7 @@ impl OpenGuard {
 impl Drop for OpenGuard {
     fn drop(&mut self) {
         self.open.count.set(self.open.count.get() - 1);
-        self.metrics.connections_closed.add(1);
+        self.metrics.of(self.listener).connections_closed.add(1);
         self.open.closed.notify_all();
     }
 }

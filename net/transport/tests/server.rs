@@ -13,7 +13,7 @@ use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tarn_transport::{ConnectionLimits, MemoryBudget};
+use tarn_transport::{AdmissionLimits, ConnectionLimits, MemoryBudget};
 use tarn_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use tarn_wire::{ApiKey, Cursor, ErrorCode, Message, Part, Str, encode_request};
 use tracing::field::{Field, Visit};
@@ -33,7 +33,7 @@ fn whoever_sends_nonsense_again_and_again_does_not_fill_the_log() {
         peer.assert_closed();
     }
     eventually("all are counted", || world.metrics.connections_closed_malformed.get() == 50);
-    eventually("all have ended", || world.metrics.connections_closed.get() == 50);
+    eventually("all have ended", || world.metrics.sum(|one| one.connections_closed.get()) == 50);
     let said = PEERS_TOLD_OF.lock().unwrap().iter().filter(|peer| peers.contains(*peer)).count();
     assert_eq!(said, tarn_transport::limits::REMARKS_MAX as usize, "and so many are told");
 }
@@ -79,7 +79,7 @@ fn a_client_that_does_not_read_blocks_nobody_and_is_closed() {
     *world.state.parts.lock().unwrap() = vec![Part::Bytes(Bytes::from(vec![1; answer_bytes]))];
     let mut lazy = world.connect();
     lazy.send(PARTS, 1);
-    eventually("it is being answered", || world.metrics.bytes_sent.get() > 0);
+    eventually("it is being answered", || world.metrics.sum(|one| one.bytes_sent.get()) > 0);
     world.assert_serves();
     eventually("the one that reads nothing is closed", || world.metrics.connections_closed_idle.get() >= 1);
     assert!(lazy.assert_closed() < answer_bytes);
@@ -330,7 +330,7 @@ fn an_unknown_version_of_api_versions_is_answered_in_version_0() {
 
 #[test]
 fn an_address_with_too_many_connections_gets_no_more() {
-    let world = World::start(ConnectionLimits { max_per_ip: 1, ..ConnectionLimits::default() });
+    let world = World::start(admitting(AdmissionLimits { max_per_ip: 1, ..AdmissionLimits::default() }));
     let mut first = world.connect();
     first.send(ECHO, 1);
     assert_eq!(first.receive(), (1, ECHO.to_owned()));
@@ -342,7 +342,7 @@ fn an_address_with_too_many_connections_gets_no_more() {
 
 #[test]
 fn a_full_node_lets_the_next_connection_wait() {
-    let world = World::start(ConnectionLimits { max_connections: 1, ..ConnectionLimits::default() });
+    let world = World::start(admitting(AdmissionLimits { max: 1, ..AdmissionLimits::default() }));
     let mut first = world.connect();
     first.send(ECHO, 1);
     assert_eq!(first.receive(), (1, ECHO.to_owned()));
@@ -350,7 +350,7 @@ fn a_full_node_lets_the_next_connection_wait() {
     second.send(ECHO, 2);
     first.send(ECHO, 3);
     assert_eq!(first.receive(), (3, ECHO.to_owned()));
-    assert_eq!(world.metrics.connections_opened.get(), 1);
+    assert_eq!(world.metrics.sum(|one| one.connections_opened.get()), 1);
     drop(first);
     assert_eq!(second.receive(), (2, ECHO.to_owned()));
 }
@@ -435,4 +435,8 @@ impl Visit for PeerOf {
             PEERS_TOLD_OF.lock().unwrap().push(format!("{value:?}"));
         }
     }
+}
+
+fn admitting(admission: AdmissionLimits) -> ConnectionLimits {
+    ConnectionLimits { admission, ..ConnectionLimits::default() }
 }

@@ -66,6 +66,11 @@ impl ErrorCode {
         self.entry().message
     }
 
+    /// Its place among `all`; that of `UNKNOWN_SERVER_ERROR` for a number that has none.
+    pub fn place(self) -> usize {
+        ENTRIES.binary_search_by_key(&self, |entry| entry.code).unwrap_or(0)
+    }
+
     /// Every code there is, in order.
     pub fn all() -> impl Iterator<Item = ErrorCode> {
         ENTRIES.iter().map(|entry| entry.code)

@@ -3,6 +3,7 @@
 
 pub use crate::cursor::{Cursor, Tag};
 pub use crate::decode_error::DecodeError;
+pub use crate::errors::ErrorCode;
 pub use crate::parts::Records;
 pub use crate::sink::{Counter, EncodeError, Sink, measure};
 pub use crate::text::Str;
@@ -83,6 +84,9 @@ pub trait Request: Message {
 pub trait Response: Message {
     /// The API key of its request.
     const KEY: i16;
+
+    /// Tells every error code that it has in `version`, `NONE` included: one for each thing that was asked for.
+    fn each_error(&self, version: i16, tell: &mut dyn FnMut(ErrorCode));
 
     /// The version of its header: 1 where it is flexible, else 0. ApiVersions always has 0, because its
     /// reader does not know yet what the broker can do (KIP-511).

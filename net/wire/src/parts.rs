@@ -26,6 +26,11 @@ pub trait FileRange: Send + Sync + Debug {
         self.open()
     }
 
+    /// Which disk the file is on, by any number: what is read of one does not wait for another.
+    fn disk(&self) -> usize {
+        0
+    }
+
     /// Whether the bytes are still what they were: false once they were truncated or deleted under the
     /// reader, when the sender must close the connection rather than send others in their place.
     fn is_current(&self) -> bool;

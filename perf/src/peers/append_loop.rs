@@ -180,13 +180,13 @@ mod tests {
         let shape = Shape { record_bytes: 100, batch_bytes: 2000 };
         let batch = shape.batch(Codec::None).unwrap();
         let mut left = 7;
-        let mut producer = Pipeline::connect(&address, ("topic", 2), 1, Acks::One, &batch).unwrap();
-        producer
-            .run(|| {
-                left -= 1;
-                left >= 0
-            })
-            .unwrap();
+        let partitions = ("topic", vec![1, 0]);
+        let mut producer = Pipeline::connect(&address, partitions, Acks::One, &batch).unwrap();
+        let more = || {
+            left -= 1;
+            left >= 0
+        };
+        assert_eq!(producer.run(2, more).unwrap(), 7);
         let (mut end, mut records) = (0, 0);
         let written = std::fs::read(into.join("1.log")).unwrap();
         let whole = crate::backlog::check_batches(&written, &mut end, &mut records).unwrap();

@@ -5,11 +5,13 @@
 pub(crate) mod append_loop;
 pub(crate) mod copy_loop;
 pub(crate) mod kafka;
+pub(crate) mod metrics_page;
 pub(crate) mod mirrormaker;
 pub(crate) mod relay;
 pub(crate) mod send_loop;
 pub(crate) mod server;
 pub(crate) mod small_source;
+pub(crate) mod sync_loop;
 pub(crate) mod tarn;
 
 use std::net::TcpListener;

@@ -1,12 +1,17 @@
 //! The speed of light of a broker that is read: threads that send one file with sendfile, whoever asks.
 //!
-//! All batches of the file have the same size and number of records, so that an offset is a position.
+//! All batches of the file have the same size and number of records, so that an offset is a position. At a pace the loop
+//! shows the file batch by batch, as if producers wrote it, from the first request on; who asks for more than it shows
+//! waits for the next batch.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::thread;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
 
 use rustix::fs::sendfile;
 
@@ -27,6 +32,45 @@ pub(crate) struct Sent {
     pub(crate) batch_records: u64,
 }
 
+/// How the file is shown.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    sent: Sent,
+    /// All at once without it.
+    batches_per_second: Option<f64>,
+    began: OnceLock<Instant>,
+}
+
+impl Sent {
+    /// Gives a command that runs the loop what it has to know of the file.
+    pub(crate) fn arguments(self, command: &mut Command) {
+        command.arg("send-loop").args(["--batch-bytes", &self.batch_bytes.to_string()]);
+        command.args(["--batch-records", &self.batch_records.to_string()]);
+    }
+}
+
+impl Shown {
+    /// At once, or at this pace.
+    pub(crate) fn new(sent: Sent, batches_per_second: Option<f64>) -> Shown {
+        Shown { sent, batches_per_second, began: OnceLock::new() }
+    }
+
+    /// Of a file of so many bytes, those that are shown; waits until they are more than `from`, unless there are no
+    /// more.
+    fn length(&self, from: u64, length: u64) -> u64 {
+        let Some(pace) = self.batches_per_second else { return length };
+        let began = *self.began.get_or_init(Instant::now);
+        if from >= length {
+            return length;
+        }
+        let due = Duration::from_secs_f64((from / self.sent.batch_bytes + 1) as f64 / pace);
+        sleep(due.saturating_sub(began.elapsed()));
+        // A sleep ends late, never early, but the batches are counted in floating point.
+        let batches = (began.elapsed().as_secs_f64() * pace) as u64;
+        (batches * self.sent.batch_bytes).clamp(from + self.sent.batch_bytes, length)
+    }
+}
+
 /// Writes so many of the batch, one after the other, to a file.
 pub(crate) fn write_file(path: &Path, batch: &[u8], shape: Shape, batches: u64) -> io::Result<Sent> {
     let mut batch = batch.to_vec();
@@ -41,19 +85,20 @@ pub(crate) fn write_file(path: &Path, batch: &[u8], shape: Shape, batches: u64) 
 }
 
 /// Serves the file to each connection at `address`, until it is ended from outside.
-pub(crate) fn run(address: &str, path: &Path, sent: Sent) -> io::Result<()> {
-    let listener = TcpListener::bind(address)?;
+pub(crate) fn run(address: &str, path: &Path, shown: Shown) -> io::Result<()> {
+    let (listener, shown) = (TcpListener::bind(address)?, Arc::new(shown));
     loop {
         let (stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;
         let file = File::open(path)?;
+        let shown = Arc::clone(&shown);
         // A connection ends with its client.
-        thread::spawn(move || serve(stream, &file, sent));
+        thread::spawn(move || serve(stream, &file, &shown));
     }
 }
 
-fn serve(mut stream: TcpStream, file: &File, sent: Sent) -> io::Result<()> {
-    let length = file.metadata()?.len();
+fn serve(mut stream: TcpStream, file: &File, shown: &Shown) -> io::Result<()> {
+    let (whole, sent) = (file.metadata()?.len(), shown.sent);
     loop {
         let mut size = [0; 4];
         stream.read_exact(&mut size)?;
@@ -82,7 +127,8 @@ fn serve(mut stream: TcpStream, file: &File, sent: Sent) -> io::Result<()> {
         let offset = fields.number::<8>()?;
         fields.bytes(if in_session { 8 } else { 0 })?;
         let most = fields.number::<4>()?.max(0) as u64;
-        let from = (offset.max(0) as u64 / sent.batch_records * sent.batch_bytes).min(length);
+        let from = (offset.max(0) as u64 / sent.batch_records).saturating_mul(sent.batch_bytes).min(whole);
+        let length = shown.length(from, whole);
         let bytes = (most / sent.batch_bytes).max(1) * sent.batch_bytes;
         let bytes = bytes.min(length - from);
         let mut head = Vec::new();
@@ -120,7 +166,7 @@ fn serve(mut stream: TcpStream, file: &File, sent: Sent) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::batch::Codec;
-    use crate::clients::{Fetching, read_topic};
+    use crate::clients::{Fetching, Reading, read_topic};
     use crate::peers::free_address;
 
     #[test]
@@ -130,15 +176,29 @@ mod tests {
         let sent = write_file(&path, &shape.batch(Codec::None).unwrap(), shape, 9).unwrap();
         let address = free_address().unwrap();
         let (file, at) = (path.clone(), address.clone());
-        thread::spawn(move || run(&at, &file, sent));
+        thread::spawn(move || run(&at, &file, Shown::new(sent, None)));
         while TcpStream::connect(&address).is_err() {
             thread::yield_now();
         }
         let ends = [9 * shape.records() as i64];
         for fetching in [Fetching::Alone, Fetching::InSessions] {
-            let read = read_topic(&address, "any", &ends, (5000, fetching)).unwrap();
-            assert_eq!((read.bytes, read.requests), (9 * sent.batch_bytes, 5), "{fetching:?}");
+            let reading = Reading { response_bytes: 5000, fetching, times: 2 };
+            let read = read_topic(&address, "any", &ends, reading).unwrap();
+            assert_eq!((read.bytes, read.requests), (2 * 9 * sent.batch_bytes, 2 * 5), "{fetching:?}");
         }
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn at_a_pace_a_batch_is_shown_when_it_is_due() {
+        let sent = Sent { batch_bytes: 10, batch_records: 1 };
+        let shown = Shown::new(sent, Some(100.0));
+        let began = Instant::now();
+        // 30 bytes were there before; the fourth batch is due after 40 ms.
+        let length = shown.length(30, 10_000);
+        assert!(began.elapsed() >= Duration::from_millis(40));
+        assert!(length >= 40 && length.is_multiple_of(10), "{length}");
+        assert_eq!((shown.length(10_000, 10_000), shown.length(30, 40)), (10_000, 40));
+        assert_eq!(Shown::new(sent, None).length(30, 10_000), 10_000);
     }
 }

@@ -1,5 +1,6 @@
 //! A server that clients put a load on: Tarn, Apache Kafka, or a loop that does only what it must.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,21 @@ pub(crate) enum ServerKind {
     /// The loop.
     Loop,
 }
+
+/// What an acknowledgement of a topic's appends promises of the disk (`flush.policy`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum FlushPolicy {
+    /// Nothing, as Kafka has it.
+    None,
+    /// With acks=all it is flushed.
+    Group,
+    /// It is flushed.
+    Each,
+}
+
+/// Those that stay while a run has its rounds.
+#[derive(Debug)]
+pub(crate) struct Servers(BTreeMap<ServerKind, Server>);
 
 /// One that runs.
 #[derive(Debug)]
@@ -68,6 +84,47 @@ impl ServerKind {
     }
 }
 
+impl FlushPolicy {
+    /// Its name, as in Tarn's configuration.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            FlushPolicy::None => "none",
+            FlushPolicy::Group => "group",
+            FlushPolicy::Each => "each",
+        }
+    }
+}
+
+impl Servers {
+    /// Starts those of these that are brokers, with their files in `work`.
+    pub(crate) fn start(kinds: &[ServerKind], tarn: &Build, kit: &Kit, work: &Path) -> Result<Servers> {
+        let mut servers = BTreeMap::new();
+        if kinds.contains(&ServerKind::Tarn) {
+            servers.insert(ServerKind::Tarn, Server::tarn(tarn, &work.join("tarn"))?);
+        }
+        if kinds.contains(&ServerKind::Kafka) {
+            servers.insert(ServerKind::Kafka, Server::kafka(kit, &work.join("kafka"))?);
+        }
+        Ok(Servers(servers))
+    }
+
+    /// One of them.
+    pub(crate) fn get(&self, kind: ServerKind) -> Result<&Server> {
+        let server = self.0.get(&kind);
+        server.ok_or_else(|| Failure::Wrong(format!("{} was not started", kind.title())))
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (ServerKind, &Server)> {
+        self.0.iter().map(|(kind, server)| (*kind, server))
+    }
+
+    /// A clean stop of all.
+    pub(crate) fn stop(self) -> Result<()> {
+        self.0.into_values().try_for_each(Server::stop)
+    }
+}
+
 impl Server {
     /// Starts a Tarn whose files are in `directory`.
     pub(crate) fn tarn(build: &Build, directory: &Path) -> Result<Server> {
@@ -103,11 +160,11 @@ impl Server {
         Ok(Server { address, id, data, runs: Runs::Loop(program) })
     }
 
-    /// Creates a topic with one replica, whose appends are acknowledged before they are flushed, and waits until its
-    /// partitions are led. A loop has every topic.
-    pub(crate) fn create_topic(&self, topic: &str, partitions: usize) -> Result<()> {
+    /// Creates a topic with one replica and waits until its partitions are led. A loop has every topic. Only Tarn knows
+    /// flush policies.
+    pub(crate) fn create_topic(&self, topic: &str, partitions: usize, flush: FlushPolicy) -> Result<()> {
         let configs: &[(&str, &str)] = match self.runs {
-            Runs::Tarn(_) => &[("flush.policy", "none")],
+            Runs::Tarn(_) => &[("flush.policy", flush.name())],
             Runs::Kafka(_) => &[],
             Runs::Loop(_) => return Ok(()),
         };

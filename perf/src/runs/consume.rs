@@ -1,7 +1,7 @@
 //! `perf/run.sh consume`: consumers read a topic from its first offset, from each server in turn.
 //!
 //! What they read was written a moment before and is smaller than memory. Each consumer reads all of it, and
-//! throws it away.
+//! throws it away; few consumers read it again, so that they read about as much as many do.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::produce::Load;
-use super::side_by_side::{Case, Measured, Ratio, Report, Round, cpu_per_gb, mb_per_second, rotated};
+use super::served::{QUANTITIES, Served};
+use super::side_by_side::{Columns, Ratio, Report};
 use crate::batch::Codec;
 use crate::broker_client::pipeline::Acks;
-use crate::clients::{Fetching, consume};
-use crate::failure::{Doing, Result};
+use crate::clients::{Fetching, Reading, consume};
+use crate::failure::{Doing, Failure, Result};
 use crate::measure::target::Target;
 use crate::peers::kafka::Kit;
 use crate::peers::send_loop::write_file;
@@ -21,29 +22,27 @@ use crate::peers::server::{Server, ServerKind};
 use crate::peers::tarn::Build;
 
 const TOPIC: &str = "consumed";
-/// How often each case is read first, not measured.
-const WARM_READS: usize = 3;
 
-const RATIOS: [Ratio; 3] = [
+const RATIOS: [Ratio<Served>; 3] = [
     Ratio {
         key: "tarn_kafka_cpu_per_gb",
         title: "Tarn / Kafka, CPU per GB",
         of: (ServerKind::Tarn, ServerKind::Kafka),
-        quantity: cpu_per_gb,
+        quantity: Served::cpu_per_gb,
         target: Target::AtMost(0.5),
     },
     Ratio {
         key: "tarn_loop_cpu_per_gb",
         title: "Tarn / sendfile loop, CPU per GB",
         of: (ServerKind::Tarn, ServerKind::Loop),
-        quantity: cpu_per_gb,
+        quantity: Served::cpu_per_gb,
         target: Target::AtMost(1.3),
     },
     Ratio {
         key: "tarn_loop_mb_per_second",
         title: "Tarn / sendfile loop, MB/s",
         of: (ServerKind::Tarn, ServerKind::Loop),
-        quantity: mb_per_second,
+        quantity: Served::mb_per_second,
         target: Target::AtLeast(0.8),
     },
 ];
@@ -61,6 +60,8 @@ pub(crate) struct ConsumeRun {
     pub(crate) peers: Vec<ServerKind>,
     /// How many read at a time; each number is a case.
     pub(crate) consumers: Vec<usize>,
+    /// What all of them together read at least, in bytes of values.
+    pub(crate) read_bytes: u64,
     /// The largest response to ask for, and the same for each partition.
     pub(crate) response_bytes: i32,
     /// How they ask.
@@ -84,43 +85,30 @@ impl ConsumeRun {
             servers.insert(*kind, self.filled(*kind)?);
         }
         rustix::fs::sync();
-        let name = |consumers: &usize| {
-            if *consumers == 1 { "1 consumer".to_owned() } else { format!("{consumers} consumers") }
-        };
-        let mut cases: Vec<Case> =
-            self.consumers.iter().map(|count| Case { name: name(count), rounds: Vec::new() }).collect();
-        for (server, count) in
-            servers.values().flat_map(|server| self.consumers.iter().map(move |n| (server, n)))
-        {
-            for _ in 0..WARM_READS {
+        for count in &self.consumers {
+            for server in servers.values() {
                 self.measure(server, *count)?;
             }
         }
-        for round in 0..self.rounds {
-            for (case, count) in cases.iter_mut().zip(&self.consumers) {
-                let mut measured = Round::new();
-                for kind in rotated(&self.peers, round) {
-                    let Some(server) = servers.get(&kind) else { continue };
-                    let one = self.measure(server, *count)?;
-                    let (of, name) = (self.rounds, &case.name);
-                    eprintln!("round {} of {of}: {name}: {}: {}", round + 1, kind.title(), one.text());
-                    measured.insert(kind, one);
-                }
-                case.rounds.push(measured);
-            }
-        }
+        let columns = Columns { quantities: &QUANTITIES, ratios: &RATIOS };
+        let names = self.consumers.iter().map(|count| consumers_text(*count)).collect();
+        let cases = columns.measured(names, (&self.peers, self.rounds), |case, kind| {
+            let server = servers.get(&kind).ok_or_else(|| Failure::Wrong(format!("no {}", kind.title())))?;
+            self.measure(server, self.consumers[case])
+        })?;
         for (server, _) in servers.into_values() {
             server.stop()?;
         }
         let said = format!(
-            "{}, {}, responses of {} KiB{}, {} rounds",
+            "{}, {}, {:.1} GB read at least, responses of {} KiB{}, {} rounds",
             self.load.text(),
             self.codec.name(),
+            self.read_bytes as f64 / 1e9,
             self.response_bytes >> 10,
             if self.fetching == Fetching::InSessions { " in sessions" } else { "" },
             self.rounds
         );
-        Ok(Report { said, cases, ratios: &RATIOS }.printed())
+        Ok(Report { said, cases, columns }.printed())
     }
 
     /// A server that holds what is read.
@@ -146,15 +134,36 @@ impl ConsumeRun {
         };
         let sent = { write }().doing(|| format!("writing {}", file.display()))?;
         let server = Server::a_loop(directory, |command| {
-            command.arg("send-loop").arg("--file").arg(&file);
-            command.args(["--batch-bytes", &sent.batch_bytes.to_string()]);
-            command.args(["--batch-records", &sent.batch_records.to_string()]);
+            sent.arguments(command);
+            command.arg("--file").arg(&file);
         })?;
         Ok((server, vec![(batches * sent.batch_records) as i64]))
     }
 
-    fn measure(&self, (server, ends): &Filled, consumers: usize) -> Result<Measured> {
-        let how = (self.response_bytes, self.fetching);
-        Measured::of(server, || consume(&server.address, TOPIC, ends, how, consumers))
+    fn measure(&self, (server, ends): &Filled, consumers: usize) -> Result<Served> {
+        let (response_bytes, fetching) = (self.response_bytes, self.fetching);
+        let times = times(self.read_bytes, self.load.bytes, consumers as u64);
+        let reading = Reading { response_bytes, fetching, times };
+        Served::of(server, || consume(&server.address, TOPIC, ends, reading, consumers))
+    }
+}
+
+/// So many consumers, in words.
+pub(super) fn consumers_text(count: usize) -> String {
+    if count == 1 { "1 consumer".to_owned() } else { format!("{count} consumers") }
+}
+
+/// How often each of so many consumers reads a topic, for all to have read so much.
+fn times(read_bytes: u64, topic_bytes: u64, consumers: u64) -> u64 {
+    read_bytes.div_ceil(topic_bytes * consumers).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_consumers_read_the_topic_again_until_they_have_read_as_much_as_many() {
+        assert_eq!([1, 7, 50].map(|consumers| times(6_000, 200, consumers)), [30, 5, 1]);
     }
 }

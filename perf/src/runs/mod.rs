@@ -1,9 +1,12 @@
 //! The measurements, one file for each.
 
 pub(crate) mod consume;
+mod delivered;
 pub(crate) mod failover;
 mod failover_report;
+pub(crate) mod flush;
 pub(crate) mod lag;
+pub(crate) mod latency;
 pub(crate) mod mirror;
 mod mirror_report;
 mod mirrored;
@@ -12,7 +15,9 @@ mod partitions_report;
 pub(crate) mod produce;
 pub(crate) mod restart;
 mod restart_report;
+mod served;
 mod side_by_side;
+pub(crate) mod tail;
 
 use std::fs;
 use std::path::Path;

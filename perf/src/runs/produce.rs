@@ -8,51 +8,50 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::in_new_directory;
-use super::side_by_side::{
-    Case, Measured, Ratio, Report, Round, cpu_per_gb, mb_per_second, requests_per_cpu_second, rotated,
-};
+use super::served::{QUANTITIES, Served};
+use super::side_by_side::{Columns, Ratio, Report};
 use crate::batch::{Codec, Shape};
-use crate::broker_client::pipeline::Acks;
-use crate::clients::{Done, Producers};
+use crate::broker_client::pipeline::{Acks, UNDER_WAY_MAX};
+use crate::clients::{Enough, Producers};
 use crate::failure::{Doing, Failure, Result};
 use crate::measure::target::Target;
 use crate::peers::kafka::Kit;
-use crate::peers::server::{Server, ServerKind};
+use crate::peers::server::{FlushPolicy, Server, ServerKind, Servers};
 use crate::peers::tarn::Build;
 
 /// A batch below it is small: what a request costs is then what counts.
 const SMALL_BYTES: usize = 4096;
 
-const CPU_TO_KAFKA: Ratio = Ratio {
+const CPU_TO_KAFKA: Ratio<Served> = Ratio {
     key: "tarn_kafka_cpu_per_gb",
     title: "Tarn / Kafka, CPU per GB",
     of: (ServerKind::Tarn, ServerKind::Kafka),
-    quantity: cpu_per_gb,
+    quantity: Served::cpu_per_gb,
     target: Target::AtMost(0.25),
 };
-const CPU_TO_LOOP: Ratio = Ratio {
+const CPU_TO_LOOP: Ratio<Served> = Ratio {
     key: "tarn_loop_cpu_per_gb",
     title: "Tarn / loop, CPU per GB",
     of: (ServerKind::Tarn, ServerKind::Loop),
-    quantity: cpu_per_gb,
+    quantity: Served::cpu_per_gb,
     target: Target::AtMost(1.4),
 };
-const SPEED_TO_KAFKA: Ratio = Ratio {
+const SPEED_TO_KAFKA: Ratio<Served> = Ratio {
     key: "tarn_kafka_mb_per_second",
     title: "Tarn / Kafka, MB/s",
     of: (ServerKind::Tarn, ServerKind::Kafka),
-    quantity: mb_per_second,
+    quantity: Served::mb_per_second,
     target: Target::AtLeast(1.5),
 };
-const REQUESTS_TO_KAFKA: Ratio = Ratio {
+const REQUESTS_TO_KAFKA: Ratio<Served> = Ratio {
     key: "tarn_kafka_requests_per_cpu_second",
     title: "Tarn / Kafka, requests per CPU-s",
     of: (ServerKind::Tarn, ServerKind::Kafka),
-    quantity: requests_per_cpu_second,
+    quantity: Served::requests_per_cpu_second,
     target: Target::AtLeast(3.0),
 };
-const RATIOS: [Ratio; 3] = [CPU_TO_KAFKA, CPU_TO_LOOP, SPEED_TO_KAFKA];
-const RATIOS_OF_SMALL: [Ratio; 1] = [REQUESTS_TO_KAFKA];
+const RATIOS: [Ratio<Served>; 3] = [CPU_TO_KAFKA, CPU_TO_LOOP, SPEED_TO_KAFKA];
+const RATIOS_OF_SMALL: [Ratio<Served>; 1] = [REQUESTS_TO_KAFKA];
 
 /// What is written, and by how many.
 #[derive(Clone, Copy, Debug)]
@@ -90,13 +89,6 @@ pub(crate) struct ProduceRun {
     pub(crate) work: PathBuf,
 }
 
-/// The servers that stay.
-#[derive(Debug, Default)]
-struct Servers {
-    tarn: Option<Server>,
-    kafka: Option<Server>,
-}
-
 impl Load {
     /// How many batches that is.
     pub(crate) fn batches(&self, bytes: u64) -> u64 {
@@ -122,13 +114,13 @@ impl Load {
         topic: &str,
         (acks, codec): (Acks, Codec),
         batches: u64,
-    ) -> Result<Measured> {
-        server.create_topic(topic, self.partitions)?;
+    ) -> Result<Served> {
+        server.create_topic(topic, self.partitions, FlushPolicy::None)?;
         let batch = self.shape.batch(codec).doing(|| "making a batch".to_owned())?;
-        let to = (topic, self.partitions as i32);
+        let to = (topic, self.partitions);
         let producers = Producers::connect(&server.address, to, self.connections, acks, &batch);
         let producers = producers.doing(|| format!("connecting to {}", server.address))?;
-        Measured::of(server, || -> std::io::Result<Done> { producers.run(batches) })
+        Served::of(server, || producers.run(UNDER_WAY_MAX, Enough::Batches(batches)))
     }
 
     /// Fails where the topic does not hold what was acknowledged.
@@ -144,47 +136,27 @@ impl Load {
 impl ProduceRun {
     /// Runs all rounds; the report as JSON and as text.
     pub(crate) fn run(&self) -> Result<(Value, String)> {
-        let mut servers = Servers::default();
-        if self.peers.contains(&ServerKind::Tarn) {
-            servers.tarn = Some(Server::tarn(&self.tarn, &self.work.join("tarn"))?);
-        }
-        if self.peers.contains(&ServerKind::Kafka) {
-            servers.kafka = Some(Server::kafka(&self.kit, &self.work.join("kafka"))?);
-        }
+        let servers = Servers::start(&self.peers, &self.tarn, &self.kit, &self.work)?;
         let settings: Vec<(Acks, Codec)> =
             self.codecs.iter().flat_map(|codec| self.acks.iter().map(|acks| (*acks, *codec))).collect();
-        let mut cases: Vec<Case> = settings
-            .iter()
-            .map(|(acks, codec)| Case {
-                name: format!("acks={}, {}", acks.name(), codec.name()),
-                rounds: Vec::new(),
-            })
-            .collect();
         for setting in &settings {
             // A loop has nothing to warm.
-            for kind in self.peers.iter().filter(|kind| **kind != ServerKind::Loop) {
-                self.measure(*kind, &servers, *setting, self.load.batches(self.warm_bytes))?;
+            for (kind, _) in servers.all() {
+                self.measure(kind, &servers, *setting, self.load.batches(self.warm_bytes))?;
             }
-        }
-        for round in 0..self.rounds {
-            for (case, setting) in cases.iter_mut().zip(&settings) {
-                let mut measured = Round::new();
-                for kind in rotated(&self.peers, round) {
-                    let one = self.measure(kind, &servers, *setting, self.load.batches(self.load.bytes))?;
-                    let (of, name) = (self.rounds, &case.name);
-                    eprintln!("round {} of {of}: {name}: {}: {}", round + 1, kind.title(), one.text());
-                    measured.insert(kind, one);
-                }
-                case.rounds.push(measured);
-            }
-        }
-        for server in [servers.tarn, servers.kafka].into_iter().flatten() {
-            server.stop()?;
         }
         let small = self.load.shape.batch_bytes < SMALL_BYTES;
-        let said = format!("{}, flush.policy=none, {} rounds", self.load.text(), self.rounds);
         let ratios = if small { RATIOS_OF_SMALL.as_slice() } else { RATIOS.as_slice() };
-        Ok(Report { said, cases, ratios }.printed())
+        let columns = Columns { quantities: &QUANTITIES, ratios };
+        let name = |(acks, codec): &(Acks, Codec)| format!("acks={}, {}", acks.name(), codec.name());
+        let names = settings.iter().map(name).collect();
+        let batches = self.load.batches(self.load.bytes);
+        let cases = columns.measured(names, (&self.peers, self.rounds), |case, kind| {
+            self.measure(kind, &servers, settings[case], batches)
+        })?;
+        servers.stop()?;
+        let said = format!("{}, flush.policy=none, {} rounds", self.load.text(), self.rounds);
+        Ok(Report { said, cases, columns }.printed())
     }
 
     fn measure(
@@ -193,18 +165,14 @@ impl ProduceRun {
         servers: &Servers,
         setting: (Acks, Codec),
         batches: u64,
-    ) -> Result<Measured> {
+    ) -> Result<Served> {
         let topic = format!("produced-{:08x}", fastrand::u32(..));
-        let server = match kind {
-            ServerKind::Tarn => &servers.tarn,
-            ServerKind::Kafka => &servers.kafka,
-            ServerKind::Loop => {
-                return in_new_directory(&self.work.join(&topic), |directory| {
-                    self.measure_loop(directory, &topic, setting, batches)
-                });
-            }
-        };
-        let server = server.as_ref().ok_or_else(|| Failure::Wrong("a server that was not started".into()))?;
+        if kind == ServerKind::Loop {
+            return in_new_directory(&self.work.join(&topic), |directory| {
+                self.measure_loop(directory, &topic, setting, batches)
+            });
+        }
+        let server = servers.get(kind)?;
         let measured = self.load.produce(server, &topic, setting, batches)?;
         self.load.expect_all(&server.ends(&topic, self.load.partitions)?, batches)?;
         server.delete_topic(&topic)?;
@@ -218,7 +186,7 @@ impl ProduceRun {
         topic: &str,
         setting: (Acks, Codec),
         batches: u64,
-    ) -> Result<Measured> {
+    ) -> Result<Served> {
         let server = Server::a_loop(directory, |command| {
             command.arg("append-loop").arg("--into").arg(directory.join("data"));
         })?;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use tarn_record::Offset;
 
-use crate::disk::{DiskFile, Open, ReadFrom};
+use crate::disk::{DiskFile, Open, ReadFrom, temporary};
 use crate::error::LogError;
 use crate::home::{Home, Kind};
 
@@ -107,15 +107,17 @@ impl SegmentFile {
         })
     }
 
-    /// Makes a new file. What an interrupted attempt left under its name is replaced.
+    /// Makes a new file. What an interrupted attempt left under its name is replaced, so that there is no moment
+    /// without a file of this name: it may be all that tells where the log ends.
     pub(crate) fn create(home: Arc<Home>, base: Offset) -> Result<Arc<SegmentFile>, LogError> {
         let file = SegmentFile::new(home, base);
         let path = file.path();
         let failed = |cause| LogError::io("create", &path, cause);
-        let mut opened = file.home.disk.open(&path, Open::Create).map_err(failed)?;
+        let disk = &file.home.disk;
+        let mut opened = disk.open(&path, Open::Create).map_err(failed)?;
         if opened.len().map_err(failed)? > 0 {
-            file.home.remove(&path)?;
-            opened = file.home.disk.open(&path, Open::Create).map_err(failed)?;
+            opened = disk.open(&temporary(&path), Open::Create).map_err(failed)?;
+            disk.replace(&path).map_err(failed)?;
         }
         *lock(&file.open) = Some(opened);
         file.home.descriptors.admit(&file);

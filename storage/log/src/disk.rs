@@ -225,7 +225,7 @@ impl fmt::Debug for DiskLock {
 }
 
 /// The path at which [`Disk::write_atomically`] writes first.
-fn temporary(path: &Path) -> PathBuf {
+pub(crate) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     PathBuf::from(name)

@@ -96,6 +96,11 @@ const NAME_BYTES_MAX: usize = 255;
 const DELETED_DIRS_MAX: u32 = 1000;
 
 impl Home {
+    /// Tells log directories apart: what is in the same one has the same number, as long as it is open.
+    pub(crate) fn dir_number(&self) -> usize {
+        Arc::as_ptr(&self.file_system).cast::<()>() as usize
+    }
+
     /// The path of a segment's file.
     pub(crate) fn file(&self, base: Offset, kind: Kind) -> PathBuf {
         self.path.join(format!("{:020}{}", base.0, kind.suffix()))

@@ -37,9 +37,10 @@ pub use disk::{Disk, DiskFile, FileSystem, Reach, ReadFrom, RealDisk};
 pub use epochs::{EpochEnd, EpochError, EpochHistory, EpochStart};
 pub use error::{AppendError, LogError, ReadError};
 pub use log::{
-    Aborted, Appended, BatchBelowSearch, ExportDir, ExportJob, ExportNote, Exported, FlushJob, Flushed,
-    FoundTimestamp, FoundTruncation, Log, LogBatches, LogIdentity, NotedExport, Read, ReadOrder, ReadSearch,
-    RecordCounts, TimestampSearch, Together, Truncated, TruncationSearch, close_together, flush_together,
+    Aborted, AbortedSearch, Appended, BatchBelowSearch, ExportDir, ExportJob, ExportNote, Exported, FlushJob,
+    Flushed, FoundTimestamp, FoundTruncation, KnownSearch, Log, LogBatches, LogFiles, LogIdentity,
+    NotedExport, Read, ReadOrder, ReadSearch, RecordCounts, TimestampSearch, Together, Truncated,
+    TruncationSearch, close_together, flush_together,
 };
 pub use log_dir::{FoundPartition, LogDir, LogDirError, PartitionOffsets};
 pub use read_plan::{FileSlice, FirstBatch, ReadPlan};

@@ -313,7 +313,9 @@ pub(crate) mod tests {
     fn batches_before_the_last_are_learnt_from_who_knows_the_same_last_one() {
         let of = |batches: &[BatchHeader]| {
             let mut states = ProducerStates::default();
-            batches.iter().for_each(|batch| drop(states.update(batch, None)));
+            for batch in batches {
+                states.update(batch, None);
+            }
             states
         };
         let (first, last) = (data(1, 0, 0, 4, 9), data(1, 0, 4, 2, 14));

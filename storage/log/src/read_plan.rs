@@ -57,6 +57,11 @@ impl FileSlice {
         self.file.base()
     }
 
+    /// Of the log directory that the file is in; see [`Log::dir_number`](crate::Log::dir_number).
+    pub fn dir_number(&self) -> usize {
+        self.file.home().dir_number()
+    }
+
     /// Where the slice begins in its file.
     pub fn position(&self) -> u64 {
         self.position

@@ -132,7 +132,7 @@ pub fn decompress(compression: Compression, data: &[u8], limit: usize) -> Result
 }
 
 /// Compresses `data` as Kafka's clients expect it. `level` is the codec's own scale, brought into its
-/// range; `None` is its default. Snappy and lz4 have no levels.
+/// range; `None` is its default. Snappy has no levels.
 pub fn compress(compression: Compression, level: Option<i32>, data: &[u8]) -> Vec<u8> {
     let mut encoder = Encoder::new(compression, level, data.len());
     encoder.write(data);

@@ -40,13 +40,20 @@ enum Pending {
 
 impl Inode {
     pub(super) fn new(path: &Path) -> Inode {
+        // What is written first under another name is to be a file of this one.
+        let final_path = if path.extension().is_some_and(|kind| kind == "tmp") {
+            path.with_extension("")
+        } else {
+            path.to_owned()
+        };
+        let is_a = |kind: &str| final_path.extension().is_some_and(|extension| extension == kind);
         Inode {
             bytes: Vec::new(),
             durable: Vec::new(),
             pending: Vec::new(),
             diverged: false,
-            is_log: path.extension().is_some_and(|extension| extension == "log"),
-            is_guarded: path.extension().is_some_and(|extension| extension == "snapshot"),
+            is_log: is_a("log"),
+            is_guarded: is_a("snapshot"),
             written: Some(0),
         }
     }

@@ -14,8 +14,9 @@ pub(crate) struct Oracle {
     pub(crate) start: i64,
     /// The highest log start so far: a crash may undo it, but epochs below may be forgotten.
     pub(crate) start_highest: i64,
-    /// The log start when the process began: what transactions did below may be forgotten.
-    pub(crate) start_at_opening: i64,
+    /// The highest log start when the log last learnt its producers anew, at a start or a truncation: what transactions did
+    /// below may be forgotten, also where a crash has undone it since. Snapshots and indexes were written when it was not.
+    pub(crate) learnt_from: i64,
     pub(crate) end: i64,
     pub(crate) high_watermark: i64,
     /// Where a truncation that leaves nothing, and may not be finished, lets the log start.
@@ -153,12 +154,12 @@ impl Oracle {
     /// and marker. Those that began before all that the process could see may be missing or look shorter.
     pub(crate) fn compare_aborted(&self, from: i64, upper: i64, found: &[Aborted]) -> Result<(), String> {
         let (doubtful, mut expected): (Vec<Aborted>, Vec<Aborted>) =
-            self.aborted.touching(from, upper).partition(|&(_, first, _)| first < self.start_at_opening);
+            self.aborted.touching(from, upper).partition(|&(_, first, _)| first < self.learnt_from);
         let doubted = |marker| doubtful.iter().any(|&(_, _, doubtful)| doubtful == marker);
         let mut found = found.to_vec();
         found.retain(|&(_, _, marker)| !doubted(marker));
         if !self.producers.transactions_are_known() {
-            found.retain(|&(_, first, _)| first >= self.start_at_opening);
+            found.retain(|&(_, first, _)| first >= self.learnt_from);
             expected.retain(|entry| found.contains(entry));
             found.retain(|entry| expected.contains(entry));
         }
@@ -236,14 +237,16 @@ impl Oracle {
     /// The process starts with what was found; one replica: what is there is replicated.
     fn adopt(&mut self, found: &Found) {
         (self.start, self.end, self.high_watermark) = (found.start, found.end, found.end);
-        (self.start_at_opening, self.start_begun) = (found.start, 0);
+        self.start_begun = 0;
+        self.start_highest = self.start_highest.max(found.start);
         self.flushed = self.flushed.min(found.end);
         self.others.clear();
         self.replay();
     }
 
     fn replay(&mut self) {
-        self.producers = Producers::replayed(&self.batches, self.start, self.high_watermark);
+        self.learnt_from = self.start.max(self.start_highest);
+        self.producers = Producers::replayed(&self.batches, self.learnt_from, self.high_watermark);
         self.aborted = AbortedTransactions::replayed(&self.batches);
     }
 

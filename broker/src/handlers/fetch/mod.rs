@@ -47,7 +47,8 @@ pub async fn handle(core: Rc<Core>, header: RequestHeader, request: FetchRequest
     let held = match session_of(&core, &header, &request, naming) {
         Ok(held) => held,
         Err(error) => {
-            let answer = frame(&header, &respond::refused(error));
+            let answer = frame(&core, &header, &respond::refused(error));
+            core.metrics().requests.split(header.api_key, Duration::ZERO, Duration::ZERO);
             return Outcome::Answer(Box::pin(async move { answer }));
         }
     };
@@ -84,6 +85,7 @@ async fn serve(
     mut held: HeldSession,
 ) -> Answer {
     let began = tarn_runtime::now();
+    let mut waited_for_news = Duration::ZERO;
     let max_wait = Duration::from_millis(request.max_wait_ms.max(0) as u64);
     let scope = held.scope();
     let order = take_over(&core, &mut held, &request);
@@ -117,7 +119,11 @@ async fn serve(
         next = Scope::News;
         arm(&core, &held).await;
         let wake = held.session().wake.clone();
-        if timeout(max_wait - waited, wake.raised()).await.is_err() {
+        let is_woken = timeout(max_wait - waited, wake.raised()).await.is_ok();
+        if !waits_for_disk {
+            waited_for_news += began.elapsed().saturating_sub(waited);
+        }
+        if !is_woken {
             break;
         }
     }
@@ -126,7 +132,9 @@ async fn serve(
     held.session_mut().untold.requeue.extend(cut);
     let response = respond::response(&core, &held, found, header.api_version);
     held.finish();
-    frame(&header, &response)
+    let worked = began.elapsed().saturating_sub(waited_for_news);
+    core.metrics().requests.split(header.api_key, worked, waited_for_news);
+    frame(&core, &header, &response)
 }
 
 /// What a request asks for besides its partitions.

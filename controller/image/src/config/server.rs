@@ -15,7 +15,7 @@ use tarn_record::ids::BrokerId;
 use thiserror::Error;
 
 use super::table;
-use crate::effective::{StaticConfigs, cleaner, topic};
+use crate::effective::{StaticConfigs, cleaner};
 use crate::limits::{CORES_MAX, CPU_MAX};
 pub use admin::{AdminConfig, LogFormat};
 pub use directories::{MirrorExports, is_a_logs_place};
@@ -128,10 +128,6 @@ pub struct NetworkConfig {
     pub backlog: i32,
     /// `connections.max.idle.ms`
     pub idle_ms: i64,
-    /// `max.connections`
-    pub max_connections: i32,
-    /// `max.connections.per.ip`
-    pub max_connections_per_ip: i32,
     /// `queued.max.request.bytes`; `None` for what the node has cores for.
     pub queued_max_request_bytes: Option<usize>,
     /// `fetch.max.bytes`
@@ -151,8 +147,6 @@ pub struct StorageConfig {
     pub log_start_interval_ms: i64,
     /// `replica.high.watermark.checkpoint.interval.ms`
     pub high_watermark_interval_ms: i64,
-    /// `producer.id.expiration.ms`
-    pub producer_id_expiration_ms: i64,
     /// `log.retention.check.interval.ms`
     pub retention_check_interval_ms: i64,
 }
@@ -413,8 +407,6 @@ fn network(reader: &Reader<'_>) -> Result<NetworkConfig, ConfigError> {
         receive_buffer_bytes: positive("socket.receive.buffer.bytes")?,
         backlog: reader.number("socket.listen.backlog.size")?,
         idle_ms: reader.number("connections.max.idle.ms")?,
-        max_connections: reader.number("max.connections")?,
-        max_connections_per_ip: reader.number("max.connections.per.ip")?,
         queued_max_request_bytes: positive("queued.max.request.bytes")?,
         fetch_max_bytes: reader.number("fetch.max.bytes")?,
         fetch_session_slots: reader.number("max.incremental.fetch.session.cache.slots")?,
@@ -427,7 +419,6 @@ fn storage(reader: &Reader<'_>) -> Result<StorageConfig, ConfigError> {
         recovery_point_interval_ms: reader.number("log.flush.offset.checkpoint.interval.ms")?,
         log_start_interval_ms: reader.number("log.flush.start.offset.checkpoint.interval.ms")?,
         high_watermark_interval_ms: reader.number("replica.high.watermark.checkpoint.interval.ms")?,
-        producer_id_expiration_ms: reader.number("producer.id.expiration.ms")?,
         retention_check_interval_ms: reader.number("log.retention.check.interval.ms")?,
     })
 }
@@ -490,13 +481,6 @@ fn notices(given: &StaticConfigs, reader: &Reader<'_>) -> Vec<Notice> {
             None => Notice::Unknown { key: key.clone() },
         })
         .collect()
-}
-
-/// The broker keys that are acted on though nothing asks for them at the start: those that give defaults of topic keys
-/// which are acted on, and what the cleaner looks up for each of its rounds.
-fn looked_up_later() -> impl Iterator<Item = &'static str> {
-    let acted_on = table::topic_keys().iter().filter(|key| topic::acts_on(key.name));
-    acted_on.flat_map(|key| key.synonyms).map(|synonym| synonym.name).chain(cleaner::KEYS)
 }
 
 impl StorageConfig {
@@ -635,7 +619,6 @@ mod tests {
     fn what_is_only_validated_is_named_as_idle() {
         for (key, value) in [
             ("log.cleaner.io.buffer.size", "5"),
-            ("compression.lz4.level", "5"),
             ("unclean.leader.election.enable", "true"),
             ("replica.lag.time.max.ms", "5"),
             ("auto.create.topics.enable", "false"),

@@ -79,6 +79,8 @@ pub enum Rule {
     NonEmpty,
     /// `partition:broker` pairs, or `*`.
     ThrottledReplicas,
+    /// `host:count` pairs.
+    HostCounts,
 }
 
 /// Reads `text` as a `kind` that satisfies `rule`, and gives the text that Kafka would show for it.
@@ -219,8 +221,25 @@ fn check_text(rule: Rule, value: &str) -> Result<(), Refusal> {
                   [partitionId]:[brokerId],[partitionId]:[brokerId],..."
                 .to_owned(),
         }),
+        Rule::HostCounts if host_counts(value).is_none() => Err(Refusal {
+            shown: value.to_owned(),
+            why: "must be a comma separated list of hosts, each with how many it may have: host:count"
+                .to_owned(),
+        }),
         _ => Ok(()),
     }
+}
+
+/// The pairs of a list `host:count`, whose counts are not negative; `None` where it is none. What stands before the last
+/// colon is the host, which may be an IPv6 address.
+pub fn host_counts(text: &str) -> Option<Vec<(&str, usize)>> {
+    elements(text).into_iter().filter(|one| !one.is_empty()).map(host_count).collect()
+}
+
+fn host_count(pair: &str) -> Option<(&str, usize)> {
+    let (host, count) = pair.rsplit_once(':')?;
+    let count = usize::try_from(count.trim().parse::<i32>().ok()?).ok()?;
+    Some((host.trim(), count)).filter(|(host, _)| !host.is_empty())
 }
 
 fn are_throttled_replicas(value: &str) -> bool {
@@ -293,6 +312,18 @@ mod tests {
         assert!(canonical(ConfigType::List, rule, "0:1,1:2").is_ok());
         assert!(canonical(ConfigType::List, rule, "").is_ok());
         assert_eq!(canonical(ConfigType::List, rule, "abc").unwrap_err().shown, "[abc]");
+    }
+
+    #[test]
+    fn hosts_have_counts_and_an_address_may_have_colons() {
+        let counts = host_counts(" 10.0.0.1:5 , ::1:7,host : 0");
+        assert_eq!(counts, Some(vec![("10.0.0.1", 5), ("::1", 7), ("host", 0)]));
+        assert_eq!(host_counts(""), Some(Vec::new()));
+        for wrong in ["host", "host:", ":5", "host:-1", "host:x", "a:1,b"] {
+            assert_eq!(host_counts(wrong), None, "{wrong}");
+            let refusal = canonical(ConfigType::String, Rule::HostCounts, wrong).unwrap_err();
+            assert_eq!(refusal.shown, wrong);
+        }
     }
 
     #[test]

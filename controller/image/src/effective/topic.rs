@@ -43,6 +43,7 @@ pub enum FlushPolicy {
 const ACTED_ON: &[&str] = &[
     "cleanup.policy",
     "compression.gzip.level",
+    "compression.lz4.level",
     "compression.type",
     "compression.zstd.level",
     "delete.retention.ms",

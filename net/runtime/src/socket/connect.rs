@@ -25,6 +25,14 @@ pub async fn connect(host: &str, port: u16, limit: Duration) -> io::Result<Socke
     connect_any(host, &addresses, deadline).await
 }
 
+/// The addresses of `host`, a name or an address. The lookup happens beside the core.
+///
+/// # Errors
+/// Where it has none, or nobody says.
+pub async fn lookup(host: &str) -> io::Result<Vec<IpAddr>> {
+    Ok(resolve(host, 0).await?.iter().map(SocketAddr::ip).collect())
+}
+
 async fn connect_any(host: &str, addresses: &[SocketAddr], deadline: Instant) -> io::Result<Socket> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     for (tried, address) in addresses.iter().enumerate() {

@@ -13,7 +13,7 @@ mod residency;
 mod send;
 mod stream;
 
-pub use connect::connect;
+pub use connect::{connect, lookup};
 pub use listener::Listener;
 pub(crate) use readiness::readable;
 pub use residency::{readahead, resident};

@@ -11,6 +11,7 @@ use tarn_runtime::socket::WriteHalf;
 use super::ClientError;
 use super::call::Calls;
 use crate::frames::{FrameError, FrameReader, InboundFrame};
+use crate::metrics::ListenerNumber;
 use crate::progress::Progress;
 use crate::response::{FrameWriter, WriteError};
 
@@ -21,7 +22,7 @@ const CORRELATION_ID_BYTES: usize = 4;
 pub(super) async fn drive(calls: Rc<Calls>, frames: FrameReader, socket: WriteHalf) {
     // Late peers are noticed by the timeouts of the calls.
     let progress = Rc::new(Progress::new(now()));
-    let writer = FrameWriter::new(socket, Rc::clone(&progress), Arc::default());
+    let writer = FrameWriter::new(socket, Rc::clone(&progress), Arc::default(), ListenerNumber::NONE);
     let ended = future::or(write(&calls, writer), read(&calls, frames, &progress));
     let error = future::or(calls.closed(), ended).await;
     calls.close(error);

@@ -2,6 +2,7 @@
 
 mod decode;
 mod encode;
+mod errors;
 mod instances;
 mod structs;
 mod tables;
@@ -130,6 +131,10 @@ fn module(code: &mut Code, message: &Message) -> Result<(), String> {
             code.put(decode::function(message, each, range, ""));
             code.put("");
             code.put(encode::function(each, range, ""));
+            if message.kind == Kind::Response && errors::has_some(message, each) {
+                code.put("");
+                code.put(errors::function(message, each, range));
+            }
             code.put("}");
         }
     }
@@ -165,7 +170,9 @@ fn marker(code: &mut Code, message: &Message) {
             code.put(format!("type Response = super::{}::{response};\n}}", snake(&response)));
         }
         Kind::Response => {
-            code.put(format!("\nimpl wire::Response for {name} {{\nconst KEY: i16 = {key};\n}}"))
+            code.put(format!("\nimpl wire::Response for {name} {{\nconst KEY: i16 = {key};\n"));
+            code.put(errors::function(message, &message.root, Range::of(message, &message.root)));
+            code.put("}");
         }
         Kind::CoordinatorKey | Kind::CoordinatorValue => {
             let half = if message.kind == Kind::CoordinatorKey { "Key" } else { "Value" };

@@ -6,6 +6,7 @@
 
 mod agreement;
 mod debug_tree;
+mod errors;
 mod fixtures;
 mod hostile;
 #[allow(clippy::field_reassign_with_default, reason = "which fields a version has is known only then")]

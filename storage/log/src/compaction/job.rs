@@ -93,6 +93,7 @@ pub struct Round {
     filter: Filter,
     /// Producer snapshots in which no transaction is open.
     closed_snapshots: BTreeSet<Offset>,
+    map_fullness: f64,
     end: Offset,
     now: Timestamp,
 }
@@ -150,9 +151,10 @@ impl Cleaning {
         let sizes: Vec<Sizes> = self.sources.iter().map(|source| source.sizes).collect();
         let Cleaning { of, config, sources, aborted, rules, now, .. } = self;
         let groups = groups(&sizes, &config).into();
+        let map_fullness = map.fullness();
         let filter = Filter::new(map, &aborted, last_of_producers, end, now, rules.delete_retention_ms);
         let closed_snapshots = BTreeSet::new();
-        Ok(Round { of, config, sources, groups, filter, closed_snapshots, end, now })
+        Ok(Round { of, config, sources, groups, filter, closed_snapshots, map_fullness, end, now })
     }
 
     /// Removes what an earlier round left that was given up: beside an unfinished file an opening would take back a
@@ -276,6 +278,11 @@ impl Round {
     /// The offset up to which the log is compacted when the round is over: where the next one begins.
     pub fn end(&self) -> Offset {
         self.end
+    }
+
+    /// How much of the memory for keys was needed, from 0 to 1.
+    pub fn map_fullness(&self) -> f64 {
+        self.map_fullness
     }
 
     /// Writes the next segment that takes the place of others, and waits until it is on the disk; `None` when the

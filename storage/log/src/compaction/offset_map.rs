@@ -63,6 +63,11 @@ impl OffsetMap {
         self.slots.len() * SLOT_BYTES
     }
 
+    /// How much of the memory it may take it has taken, from 0 to 1.
+    pub fn fullness(&self) -> f64 {
+        if self.bytes_max == 0 { 0.0 } else { self.bytes() as f64 / self.bytes_max as f64 }
+    }
+
     /// Notes that the key has a record at `offset`.
     pub(crate) fn put(&mut self, key: &[u8], offset: Offset) -> Room {
         let hash = self.hash(key);

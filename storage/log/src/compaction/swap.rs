@@ -62,6 +62,7 @@ impl Log {
         let Cleaned { sources, segment, snapshots, .. } = cleaned;
         let (base, end) = (segment.base(), self.segment_end(first + sources.len() - 1));
         let swap = self.swaps + 1;
+        self.dirt.changes += 1;
         if let Err(error) = self.announce(base, &snapshots) {
             return self.take_back(base, error);
         }
@@ -77,7 +78,6 @@ impl Log {
         self.segments.drain(first + 1..first + sources.len());
         self.segments[first] = segment;
         self.swaps = swap;
-        self.dirt.changes += 1;
         if self.dirt.snapshot.is_some_and(|newest| snapshots.contains(&newest)) {
             self.dirt.snapshot = None;
         }

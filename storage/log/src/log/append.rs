@@ -223,41 +223,8 @@ impl Log {
         appended
     }
 
-    /// How many of the first batches are in the log already.
-    fn count_known(&self, batches: &[ValidBatch]) -> Result<usize, AppendError> {
-        let mut known = 0;
-        for batch in batches {
-            let header = batch.header();
-            let (base, last) = (header.base_offset, header.last_offset());
-            let spans_start_of_empty = last >= self.end && self.is_empty();
-            if base >= self.end || spans_start_of_empty {
-                break;
-            }
-            if last >= self.start && !self.has(header)? {
-                return Err(AppendError::Overlap { base, last, end: self.end });
-            }
-            known += 1;
-        }
-        Ok(known)
-    }
-
-    /// True where the log has this very batch.
-    fn has(&self, header: &BatchHeader) -> Result<bool, LogError> {
-        if header.last_offset() >= self.end {
-            return Ok(false);
-        }
-        let segment = &self.segments[self.segment_of(header.base_offset)];
-        let found = segment.view().locate(header.base_offset)?;
-        Ok(found.is_some_and(|found| {
-            let known = found.header;
-            known.base_offset == header.base_offset
-                && known.last_offset_delta == header.last_offset_delta
-                && known.crc == header.crc
-        }))
-    }
-
     /// True where no segment has a byte.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.segments.iter().all(|segment| segment.size() == 0)
     }
 

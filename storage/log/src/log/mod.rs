@@ -24,6 +24,7 @@ mod export_dir;
 mod export_note;
 mod flush;
 mod flush_together;
+mod known;
 mod read;
 mod roll;
 mod search;
@@ -58,7 +59,8 @@ pub use export_dir::ExportDir;
 pub use export_note::{ExportNote, NotedExport};
 pub use flush::{FlushJob, Flushed};
 pub use flush_together::{Together, flush_together};
-pub use read::{Aborted, Read, ReadOrder, ReadSearch};
+pub use known::KnownSearch;
+pub use read::{Aborted, AbortedSearch, Read, ReadOrder, ReadSearch};
 pub use search::{BatchBelowSearch, FoundTimestamp, TimestampSearch};
 pub use truncate::Truncated;
 pub(crate) use truncation_mark::TruncationMark;
@@ -112,6 +114,14 @@ impl PartialEq for LogIdentity {
 
 impl Eq for LogIdentity {}
 
+/// Which files a log has. What fails in a search of others says nothing of these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFiles {
+    identity: LogIdentity,
+    start: Offset,
+    swaps: u64,
+}
+
 /// What memory knows and the disk does not, yet.
 #[derive(Debug, Default)]
 pub(crate) struct Dirt {
@@ -134,7 +144,7 @@ pub(crate) struct Dirt {
     /// The directory is new: neither its name nor `partition.metadata` was synced.
     pub(crate) created: bool,
     /// Names that were made, changed or removed in the directory, and segments that were cut; and how many
-    /// of these changes are on the disk.
+    /// of these changes are on the disk. One counts before it is made: where it fails, a part of it may be there.
     pub(crate) changes: u32,
     pub(crate) changes_saved: u32,
     /// The base of the first segment of which a file may not be on the disk. The segment that was the last
@@ -207,6 +217,11 @@ impl Log {
         self.end
     }
 
+    /// True for an offset that can be read from, the end included.
+    pub fn has_offset(&self, offset: Offset) -> bool {
+        (self.start..=self.end).contains(&offset)
+    }
+
     /// Raised by every truncation. A result obtained under an older one is to be dropped; where the log may have been
     /// closed meanwhile, one under another [`LogIdentity`].
     pub fn generation(&self) -> u64 {
@@ -216,6 +231,11 @@ impl Log {
     /// Which log this is, and in which generation.
     pub fn identity(&self) -> LogIdentity {
         LogIdentity { home: self.home.clone(), generation: self.generation }
+    }
+
+    /// Which files it has now; an append is no change.
+    pub fn files(&self) -> LogFiles {
+        LogFiles { identity: self.identity(), start: self.start, swaps: self.swaps }
     }
 
     /// The topic's id, as `partition.metadata` has it.
@@ -239,6 +259,11 @@ impl Log {
     /// The log directory that it is in.
     pub fn log_dir(&self) -> &Path {
         self.home.path.parent().unwrap_or(&self.home.path)
+    }
+
+    /// Tells log directories apart: logs in the same one have the same number, as long as it is open.
+    pub fn dir_number(&self) -> usize {
+        self.home.dir_number()
     }
 
     /// The configuration in force.

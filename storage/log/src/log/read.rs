@@ -55,6 +55,15 @@ pub struct ReadSearch {
     unnoted: Vec<AbortedTransaction>,
 }
 
+/// The search for the aborted transactions that touch a range of offsets, ready to run.
+#[derive(Debug)]
+#[must_use = "nothing is found until it is run"]
+pub struct AbortedSearch {
+    range: (Offset, Offset),
+    pieces: Vec<OwnedPiece>,
+    unnoted: Vec<AbortedTransaction>,
+}
+
 #[derive(Debug)]
 struct OwnedPiece {
     view: SegmentView,
@@ -94,7 +103,7 @@ impl Log {
     /// As for [`Log::read`]; from memory also one that [is cold](LogError::is_cold), and the kernel has begun to read
     /// what was missing.
     pub fn read_from(&self, order: &ReadOrder, source: ReadFrom) -> Result<Read, ReadError> {
-        if order.from < self.start || order.from > self.end {
+        if !self.has_offset(order.from) {
             return Err(ReadError::OutOfRange { asked: order.from, start: self.start, end: self.end });
         }
         let order = ReadOrder { upper: order.upper.min(self.end), ..*order };
@@ -138,6 +147,16 @@ impl Log {
         aborted_between(self.pieces(from), &self.unnoted_aborts, (from, upper), ReadFrom::Disk)
     }
 
+    /// The same for another thread.
+    pub fn search_aborted(&self, from: Offset, upper: Offset) -> AbortedSearch {
+        let pieces = self.pieces(from).filter(|piece| piece.aborted.is_some());
+        AbortedSearch {
+            range: (from, upper),
+            pieces: pieces.map(|piece| OwnedPiece::of(&piece)).collect(),
+            unnoted: self.unnoted_aborts.clone(),
+        }
+    }
+
     /// The segments from the one on that holds `from`.
     fn pieces(&self, from: Offset) -> impl Iterator<Item = Piece<'_>> + Clone {
         let first = self.segment_of(from);
@@ -158,6 +177,17 @@ impl ReadSearch {
         let (pieces, generation, source) = (&self.pieces, self.generation, ReadFrom::Disk);
         let pieces = pieces.iter().map(OwnedPiece::piece);
         Reader { pieces, unnoted: &self.unnoted, order: self.order, generation, source }.read()
+    }
+}
+
+impl AbortedSearch {
+    /// Reads the transaction indexes.
+    ///
+    /// # Errors
+    /// As for [`Log::aborted_transactions`].
+    pub fn run(self) -> Result<Vec<AbortedTransaction>, LogError> {
+        let pieces = self.pieces.iter().map(OwnedPiece::piece);
+        aborted_between(pieces, &self.unnoted, self.range, ReadFrom::Disk)
     }
 }
 

@@ -62,13 +62,15 @@ impl Log {
 
     /// Cuts off what a failed write left; the log then goes on in a new segment.
     pub(super) fn mend(&mut self) -> Result<(), LogError> {
-        if self.dirt.torn && self.active().size() == 0 {
+        if !self.dirt.torn {
+            return Ok(());
+        }
+        self.dirt.changes += 1;
+        if self.active().size() == 0 {
             self.active_mut().renew_file()?;
-            self.dirt.changes += 1;
-        } else if self.dirt.torn {
+        } else {
             self.active().cut_tail()?;
             self.dirt.roll_at.get_or_insert(self.end);
-            self.dirt.changes += 1;
         }
         self.dirt.torn = false;
         Ok(())
@@ -91,8 +93,8 @@ impl Log {
     pub(super) fn roll(&mut self, base: Offset, now: Timestamp) -> Result<(), LogError> {
         debug_assert!(base > self.active().base());
         self.say_unbroken()?;
-        let segment = Segment::create(&self.home, base, now)?;
         self.dirt.changes += 1;
+        let segment = Segment::create(&self.home, base, now)?;
         // Both can be built anew from the segments: a disk without room for them has failed nothing yet.
         let _ = self.active_mut().finish_indexes();
         let _ = self.write_snapshot(base);
@@ -121,8 +123,8 @@ impl Log {
     fn replace_active(&mut self, base: Offset, now: Timestamp) -> Result<(), LogError> {
         debug_assert_eq!(self.active().size(), 0);
         let replaced = self.active().base();
-        let segment = Segment::create(&self.home, base, now)?;
         self.dirt.changes += 1;
+        let segment = Segment::create(&self.home, base, now)?;
         while let Some(before) = self.segments.len().checked_sub(2)
             && self.segments[before].base() >= base
         {
@@ -145,11 +147,10 @@ impl Log {
         let path = self.home.file(offset, Kind::Snapshot);
         let failed = |cause| LogError::io("write", &path, cause);
         let bytes = self.producers.snapshot();
+        self.dirt.changes += 1;
         let file = self.home.disk.open(&path, Open::Create).map_err(failed)?;
         file.write_at(&[IoSlice::new(&bytes)], 0).map_err(failed)?;
-        file.set_len(bytes.len() as u64).map_err(failed)?;
-        self.dirt.changes += 1;
-        Ok(())
+        file.set_len(bytes.len() as u64).map_err(failed)
     }
 
     /// How much earlier than others a segment is rolled, so that not all partitions roll at once: the

@@ -69,8 +69,8 @@ impl Log {
         let mut removed = Vec::new();
         self.drop_segments_from(kept, &mut removed)?;
         if let Some(position) = position {
-            self.active_mut().cut_at(position, end)?;
             self.dirt.changes += 1;
+            self.active_mut().cut_at(position, end)?;
             self.dirt.torn = false;
         }
         self.unnoted_aborts.retain(|aborted| aborted.last_offset < end);
@@ -260,6 +260,7 @@ impl Log {
 
     /// Renames a segment's files.
     fn retire(&mut self, index: usize, removed: &mut Vec<PathBuf>) -> Result<(), LogError> {
+        self.dirt.changes += 1;
         let file = self.segments[index].file();
         for kind in Kind::ALL {
             let deleted = self.home.deleted(file.base(), kind);
@@ -268,7 +269,6 @@ impl Log {
             }
         }
         file.retire();
-        self.dirt.changes += 1;
         Ok(())
     }
 
@@ -279,8 +279,8 @@ impl Log {
         (self.start, self.end, self.dirt.dirty_from) = (at, at, at);
         self.epochs.confine(at, at);
         self.dirt.roll_at = None;
-        self.segments.push(Segment::create(&self.home, at, now)?);
         self.dirt.changes += 1;
+        self.segments.push(Segment::create(&self.home, at, now)?);
         Ok(())
     }
 }

@@ -116,7 +116,8 @@ impl Producer {
 
     /// Takes over the batches that another state of the same producer remembers, where it knows of more before the last.
     pub(super) fn remember_batches_of(&mut self, other: &Producer) {
-        let last = |producer: &Producer| producer.last_batch().map(|batch| (batch.last_sequence, batch.last_offset));
+        let last =
+            |producer: &Producer| producer.last_batch().map(|batch| (batch.last_sequence, batch.last_offset));
         if other.epoch == self.epoch && last(other) == last(self) && other.remembered > self.remembered {
             (self.batches, self.remembered) = (other.batches, other.remembered);
         }

@@ -1,11 +1,13 @@
 //! Making logs durable: the batches alone, many logs at once.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tarn_log::disk::Open;
 use tarn_log::{
-    Descriptors, Flushed, Log, LogConfig, LogDir, LogError, Opening, Reach, RealDisk, Together,
+    Descriptors, Flushed, Log, LogConfig, LogDir, LogError, Opening, Reach, ReadFrom, RealDisk, Together,
     close_together, flush_together,
 };
 use tarn_record::{Epoch, Offset, PartitionIndex};
@@ -158,7 +160,9 @@ fn what_was_closed_is_not_synced_again() {
     let mut logs = Logs::new(200);
     close_together(logs.logs.iter_mut().collect(), Together::Many).unwrap();
     logs.logs.clear();
-    let dir = LogDir::open(Arc::new(logs.disk.clone()), logs.root.path(), Descriptors::new(1000)).unwrap();
+    let dir =
+        LogDir::open(Arc::new(WatchedDisk(logs.disk.clone())), logs.root.path(), Descriptors::new(1000))
+            .unwrap();
     let before = (logs.disk.file_systems(), logs.disk.files());
     let mut opened: Vec<Log> = (0..200)
         .map(|number| {
@@ -278,6 +282,36 @@ fn a_flush_of_a_log_that_lacks_nothing_drops_what_a_refused_write_left_whole() {
 }
 
 #[test]
+fn a_log_without_a_batch_ends_where_it_did_also_where_no_new_file_finds_room() {
+    // The name of the only segment's file is all that tells where such a log ends.
+    let (root, disk) = (tempfile::tempdir().unwrap(), Arc::new(Counts::default()));
+    let open_dir = || LogDir::open(Arc::new(WatchedDisk(disk.clone())), root.path(), Descriptors::new(1000));
+    let dir = open_dir().unwrap();
+    let mut log = Log::create(&dir, TOPIC, PartitionIndex(0), TOPIC_ID, LogConfig::default(), NOW).unwrap();
+    mirror(&mut log, &[batch(0, 2, 4)]).unwrap();
+    log.truncate_fully_and_start_at(Offset(30), NOW).unwrap().removal.run().unwrap();
+    flush(&mut log);
+    let job = log.flush_job();
+    assert!(job.is_none(), "what was cut is on the disk");
+    disk.takes(Some(10));
+    mirror(&mut log, &[batch(30, 2, 4)]).unwrap_err();
+    let job = log.flush_batches_job().unwrap();
+    disk.makes_no_files.store(true, Ordering::Relaxed);
+    mirror(&mut log, &[batch(30, 2, 4)]).unwrap_err();
+    let _ = job.run();
+    drop((log, dir));
+    disk.takes(None);
+    disk.makes_no_files.store(false, Ordering::Relaxed);
+    let opening = Opening { clean: false, recovery_point: Offset(0), log_start: Offset(0) };
+    let dir = open_dir().unwrap();
+    let opened = Log::open(&dir, TOPIC, PartitionIndex(0), LogConfig::default(), opening, NOW);
+    let (mut log, _) = opened.unwrap();
+    assert_eq!((log.start(), log.end()), (Offset(30), Offset(30)));
+    mirror(&mut log, &[batch(30, 2, 4)]).unwrap();
+    assert_eq!(spans(&read_all(&log, Offset(30), 1000)), [(30, 31)]);
+}
+
+#[test]
 fn a_small_segment_is_closed_with_both_its_indexes_or_with_none() {
     // Kafka's log reader dies of a time index beside which there is no offset index.
     let world = World::new(LogConfig::default());
@@ -333,6 +367,8 @@ struct Counts {
     answer: Mutex<Option<Result<Reach, i32>>>,
     /// So many bytes of a write find room.
     takes: Mutex<Option<usize>>,
+    /// There is no room for a file more.
+    makes_no_files: AtomicBool,
 }
 
 impl Counts {
@@ -354,6 +390,14 @@ impl Counts {
 }
 
 impl Watch for Counts {
+    fn opens(&self, path: &str, how: Open, _: ReadFrom) -> io::Result<()> {
+        let is_new = how == Open::Create && !Path::new(path).exists();
+        match is_new && self.makes_no_files.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
+    }
+
     fn finds_room(&self, _: &str) -> Option<usize> {
         *self.takes.lock().unwrap()
     }

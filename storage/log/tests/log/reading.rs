@@ -50,6 +50,21 @@ fn what_is_cold_is_an_error_at_once_whatever_of_it_is() {
 }
 
 #[test]
+fn what_is_appended_again_is_looked_up_before_and_what_is_new_is_not() {
+    let world = Cold::new();
+    let mut log = world.log();
+    let again = [dated(0, 3, 0, NOW.0), dated(3, 3, 0, NOW.0 + 1)];
+    assert!(log.search_known(&again).is_none(), "memory has it");
+    world.chill("");
+    let new = [dated(log.end().0, 3, 0, NOW.0)];
+    let ((search, nothing), waits) = world.waits_of(|| (log.search_known(&again), log.search_known(&new)));
+    assert_eq!((nothing.is_none(), waits), (true, 0));
+    let ((), waits) = world.waits_of(|| search.expect("it is cold").run().unwrap());
+    assert!(waits > 0);
+    assert_eq!(mirror(&mut log, &again).unwrap().skipped, 2);
+}
+
+#[test]
 fn nothing_is_looked_up_for_a_read_without_room() {
     let world = Cold::new();
     let log = world.log();

@@ -90,7 +90,8 @@ fn producers_survive_a_clean_stop_and_a_crash() {
 fn batches_that_are_sent_again_after_a_crash_are_known_across_segments() {
     let world = World::new(segments_of(500));
     let mut log = world.create();
-    let sent = |number: i64| Idempotent { id: 7, epoch: 0, sequence: 2 * number as i32, transactional: false };
+    let sent =
+        |number: i64| Idempotent { id: 7, epoch: 0, sequence: 2 * number as i32, transactional: false };
     let append = |log: &mut Log, number: i64| {
         let batch = client_of(sent(number).batch(0, 2, -1));
         log.append_as_leader(&batch, Epoch(0), TimestampType::CreateTime, NOW)
@@ -109,7 +110,11 @@ fn batches_that_are_sent_again_after_a_crash_are_known_across_segments() {
         let appended = append(&mut log, number).unwrap();
         assert_eq!(appended.duplicate_of.map(|(first, _)| first), Some(Offset(2 * number)), "{number}");
     }
-    assert_eq!(append(&mut log, rolled - 6).unwrap_err().code(), 45, "it is too old for one that is under way");
+    assert_eq!(
+        append(&mut log, rolled - 6).unwrap_err().code(),
+        45,
+        "it is too old for one that is under way"
+    );
     assert_eq!((append(&mut log, rolled).unwrap().first, log.end()), (end, end.plus(2)));
 }
 

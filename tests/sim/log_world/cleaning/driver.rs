@@ -93,23 +93,28 @@ impl CompactedWorld {
     }
 
     pub(super) fn begin_flush(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
-        if matches!(self.open().flush, Flush::None)
-            && let Some(job) = self.log_mut().flush_job()
-        {
-            self.open_mut().flush = Flush::Made(job);
-            schedule.after_ms(self.rng.i64(0..150), Event::FlushRuns);
+        if !matches!(self.open().flush, Flush::None) {
+            return Ok(());
+        }
+        let first_dirty = self.first_dirty;
+        match self.log_mut().flush_job() {
+            Some(job) => {
+                self.open_mut().flush = Flush::Made(job, first_dirty);
+                schedule.after_ms(self.rng.i64(0..150), Event::FlushRuns);
+            }
+            None => self.first_dirty_flushed = first_dirty,
         }
         Ok(())
     }
 
     pub(super) fn run_flush(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
-        let Flush::Made(job) = std::mem::replace(&mut self.open_mut().flush, Flush::None) else {
+        let Flush::Made(job, first_dirty) = std::mem::replace(&mut self.open_mut().flush, Flush::None) else {
             return Ok(());
         };
         let upto = job.upto().0;
         match job.run() {
             Ok(flushed) => {
-                self.open_mut().flush = Flush::Ran(flushed, upto);
+                self.open_mut().flush = Flush::Ran(flushed, upto, first_dirty);
                 schedule.after_ms(self.rng.i64(0..100), Event::FlushComesBack);
                 Ok(())
             }
@@ -119,7 +124,7 @@ impl CompactedWorld {
 
     pub(super) fn end_flush(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         let flush = std::mem::replace(&mut self.open_mut().flush, Flush::None);
-        let Flush::Ran(flushed, upto) = flush else { return Ok(()) };
+        let Flush::Ran(flushed, upto, first_dirty) = flush else { return Ok(()) };
         schedule.tally("flush");
         if let Err(error) = self.log_mut().flushed(flushed) {
             return self.failed(&error);
@@ -129,6 +134,7 @@ impl CompactedWorld {
             return Err(Violation::new("flush", format!("a flush up to {upto} does not count")));
         }
         self.flushed = self.flushed.max(upto);
+        self.first_dirty_flushed = first_dirty.min(self.first_dirty);
         self.others.clear();
         Ok(())
     }
@@ -152,7 +158,9 @@ impl CompactedWorld {
         let saved = dir
             .write_offsets(OffsetCheckpoint::LogStart, start.map(row))
             .and_then(|()| dir.write_offsets(OffsetCheckpoint::RecoveryPoint, [row(recovery_point)]))
-            .and_then(|()| dir.write_offsets(OffsetCheckpoint::Cleaner, [row(Offset(self.first_dirty))]));
+            .and_then(|()| {
+                dir.write_offsets(OffsetCheckpoint::Cleaner, [row(Offset(self.first_dirty_flushed))])
+            });
         if saved.is_ok() {
             self.saved = recovery_point.0;
         }
@@ -275,6 +283,7 @@ impl CompactedWorld {
     pub(super) fn was_cut(&mut self, end: i64) {
         self.cuts += 1;
         self.first_dirty = self.first_dirty.min(end);
+        self.first_dirty_flushed = self.first_dirty_flushed.min(end);
         self.high_watermark = self.high_watermark.min(end);
         self.open_mut().flush = Flush::None;
     }

@@ -104,7 +104,10 @@ pub(crate) struct CompactedWorld {
     cuts: u32,
     /// The recovery point that the file has.
     saved: i64,
+    /// Where the next round begins, and where the checkpoint file may say so: what a round did has to be on the medium
+    /// before, or a crash undoes what the next rounds rely on.
     first_dirty: i64,
+    first_dirty_flushed: i64,
     cleaned_to: i64,
     cleaned_at: i64,
     first_cleaned: BTreeMap<i64, i64>,
@@ -129,10 +132,11 @@ struct Held {
     cuts: u32,
 }
 
+/// With where the next round began when the flush did.
 enum Flush {
     None,
-    Made(FlushJob),
-    Ran(Flushed, i64),
+    Made(FlushJob, i64),
+    Ran(Flushed, i64, i64),
 }
 
 /// How far the one round of a log is.
@@ -210,6 +214,7 @@ impl World for CompactedWorld {
             cuts: 0,
             saved: 0,
             first_dirty: 0,
+            first_dirty_flushed: 0,
             cleaned_to: 0,
             cleaned_at: 0,
             first_cleaned: BTreeMap::new(),

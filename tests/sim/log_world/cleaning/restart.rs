@@ -109,6 +109,7 @@ impl CompactedWorld {
         schedule.tally_many("swap completed by an opening", report.completed_swaps as u64);
         // What was cut since it was written has lowered it.
         (self.saved, self.first_dirty) = (saved, first_dirty.min(self.first_dirty));
+        self.first_dirty_flushed = self.first_dirty;
         let (flush, step, removals, plans) = (Flush::None, Step::None, Vec::new(), Vec::new());
         self.open = Some(Open { log, dir, flush, step, removals, plans });
         Ok(())

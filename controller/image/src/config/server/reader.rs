@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use super::{ConfigError, looked_up_later};
+use super::ConfigError;
 use crate::config::table::{self, ConfigKey, Default};
 use crate::config::value::{Refusal, elements};
 use crate::effective::StaticConfigs;
+use crate::effective::dynamic::acted_on_at_once;
 
 /// A file being read. Every value that it gives has passed its key's rule.
 pub(super) struct Reader<'a> {
@@ -69,7 +70,7 @@ impl<'a> Reader<'a> {
 
     /// The keys that have an effect: those asked for, and those that are looked up later.
     pub(super) fn used(&self) -> BTreeSet<&'static str> {
-        self.used.borrow().iter().copied().chain(looked_up_later()).collect()
+        self.used.borrow().iter().copied().chain(acted_on_at_once()).collect()
     }
 
     /// That every key of the file has a value of its type, asked for or not.

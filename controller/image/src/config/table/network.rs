@@ -24,14 +24,14 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", Any, PerBroker;
     /// Addresses to listen on, as `NAME://host:port`.
     "listeners": List = "PLAINTEXT://:9092", Any, PerBroker;
-    /// New connections accepted in a second.
+    /// New connections accepted in a second; more wait to be accepted.
     "max.connection.creation.rate": Int = "2147483647", AtLeast(0), ClusterWide;
-    /// Most connections at once.
+    /// Most connections at once; more wait to be accepted.
     "max.connections": Int = "2147483647", AtLeast(0), ClusterWide;
-    /// Most connections from one address.
+    /// Most connections from one address; more are closed at once.
     "max.connections.per.ip": Int = "2147483647", AtLeast(0), ClusterWide;
-    /// Limits for single addresses, as `host:count`, comma separated.
-    "max.connections.per.ip.overrides": String = "", Any, ClusterWide;
+    /// Limits for single addresses, as `host:count`, comma separated; a name stands for all its addresses.
+    "max.connections.per.ip.overrides": String = "", HostCounts, ClusterWide;
     /// Incremental fetch sessions kept.
     "max.incremental.fetch.session.cache.slots": Int = "1000", AtLeast(0), ReadOnly;
     /// Most partitions in one answer of DescribeTopicPartitions.
