@@ -43,6 +43,8 @@ struct State {
     sharing: usize,
     threads: Vec<JoinHandle<()>>,
     idle: usize,
+    /// There is a thread that was started and has not looked for a read yet.
+    is_starting: bool,
     is_over: bool,
 }
 
@@ -92,7 +94,7 @@ impl ReadThreads {
 impl Shared {
     /// Finds a thread for the next read that may begin. A thread that has one looks again, so none is passed over.
     fn see_to(self: &Arc<Shared>, state: &mut State) {
-        if state.next().is_none() {
+        if state.next().is_none() || state.is_starting {
             return;
         }
         if state.idle > 0 {
@@ -107,12 +109,14 @@ impl Shared {
         let shared = self.clone();
         let thread = thread::Builder::new().name(format!("{}-read", self.core));
         state.threads.push(thread.spawn(move || shared.work())?);
+        state.is_starting = true;
         Ok(())
     }
 
     fn work(self: Arc<Shared>) {
         machine::unpin_this_thread();
         let mut state = self.lock();
+        state.is_starting = false;
         loop {
             if let Some((disk, read)) = state.take() {
                 self.see_to(&mut state);
