@@ -458,9 +458,13 @@ fn tell_recovery(
             let closed_in_order = opening.clean;
             warn!(%topic, %partition, %from, bytes, segments, closed_in_order, "the end of a log was not whole and is cut off from this offset on");
         }
-    } else if report.distrusted_recovery_point {
+    } else if report.ends_below_flushed {
         let (from, flushed) = (end, opening.recovery_point);
-        error!(%topic, %partition, %from, %flushed, "a log ends below what was flushed: its records from this offset on are gone; all that is left was read and checked");
+        error!(%topic, %partition, %from, %flushed, "a log ends below what was flushed: its records from this offset on are gone");
+    }
+    if report.distrusted_recovery_point {
+        let flushed = opening.recovery_point;
+        warn!(%topic, %partition, %flushed, "what was flushed of a log was not as it was left; all of it was read and checked");
     }
     if report.reread_epochs {
         warn!(%topic, %partition, "leader-epoch-checkpoint cannot be understood; the epochs were read from the log");

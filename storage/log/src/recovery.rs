@@ -60,6 +60,8 @@ pub struct RecoveryReport {
     pub lost_all_segments: bool,
     /// The recovery point lay above the end of the log or in damage, so the whole log was checked.
     pub distrusted_recovery_point: bool,
+    /// All that is left of the log ends below what was flushed of it.
+    pub ends_below_flushed: bool,
     /// Segments that compaction had written, and that a crash kept from their places.
     pub completed_swaps: usize,
     /// Segments whose indexes were built anew.

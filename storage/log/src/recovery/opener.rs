@@ -76,6 +76,7 @@ impl<'a> Opener<'a> {
             self.report.distrusted_recovery_point = recovery_point > Offset(0);
             recovery_point = Offset(0);
             self.check_from(recovery_point, flushed)?;
+            self.report.ends_below_flushed = self.log.end < flushed;
         }
         let log = &mut *self.log;
         if log.end <= log.start {

@@ -213,10 +213,12 @@ impl Segment {
         }
     }
 
-    /// Writes all entries of the indexes to their files, the segment's largest timestamp included.
+    /// Writes all entries of the indexes to their files, the segment's largest timestamp included, and leaves the
+    /// transaction index whole.
     pub(crate) fn finish_indexes(&mut self) -> Result<(), LogError> {
         self.index_latest();
-        self.store_indexes()
+        self.store_indexes()?;
+        Ok(self.aborted.as_mut().map_or(Ok(()), |aborted| aborted.mend())?)
     }
 
     fn store_indexes(&mut self) -> Result<(), LogError> {

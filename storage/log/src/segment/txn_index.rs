@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //! * the offsets of the markers strictly increase;
-//! * the file is a whole number of entries. One that is not is damage: recovery builds it anew.
+//! * the file is a whole number of entries, and those that are known: what a failed write left is cut off before
+//!   anything is added and before a start trusts the file. One that is not whole is damage: recovery builds it anew.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -90,12 +91,14 @@ pub struct TxnIndex {
     entries: u64,
     /// The marker of the newest entry; [`Offset::NONE`] without entries.
     last: Offset,
+    /// A write failed: a part of it may stand behind the entries.
+    is_torn: bool,
 }
 
 impl TxnIndex {
     /// The index of a segment that has none yet; the file is made by the first [`TxnIndex::append`].
     pub fn new(disk: Arc<dyn Disk>, path: PathBuf) -> TxnIndex {
-        TxnIndex { disk, path, entries: 0, last: Offset::NONE }
+        TxnIndex { disk, path, entries: 0, last: Offset::NONE, is_torn: false }
     }
 
     /// The same index, whose file gets another name.
@@ -156,13 +159,33 @@ impl TxnIndex {
             }
             last = offset;
         }
+        self.mend()?;
         let file = self.disk.open(&self.path, Open::Create).map_err(|cause| self.io(cause))?;
-        let position = self.entries * TXN_INDEX_ENTRY_BYTES as u64;
         let bytes: Vec<u8> = aborted.iter().flat_map(encode).collect();
-        file.write_at(&[IoSlice::new(&bytes)], position).map_err(|cause| self.io(cause))?;
+        if let Err(cause) = file.write_at(&[IoSlice::new(&bytes)], self.bytes()) {
+            self.is_torn = true;
+            return Err(self.io(cause));
+        }
         self.entries += aborted.len() as u64;
         self.last = last;
         Ok(())
+    }
+
+    /// Cuts off what a failed write left.
+    ///
+    /// # Errors
+    /// Where the file cannot be cut; it is tried again then.
+    pub(crate) fn mend(&mut self) -> Result<(), TxnIndexError> {
+        if self.is_torn {
+            let file = self.disk.open(&self.path, Open::ReadWrite).map_err(|cause| self.io(cause))?;
+            file.set_len(self.bytes()).map_err(|cause| self.io(cause))?;
+            self.is_torn = false;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.entries * TXN_INDEX_ENTRY_BYTES as u64
     }
 
     /// The aborted transactions that touch the offsets from `fetch_offset` up to, not including, `upper`.
@@ -195,6 +218,7 @@ impl TxnIndex {
     /// # Errors
     /// Where the file cannot be read, is damaged or cannot be cut.
     pub fn truncate_to(&mut self, offset: Offset) -> Result<(), TxnIndexError> {
+        self.mend()?;
         if self.last < offset {
             return Ok(());
         }
@@ -389,6 +413,34 @@ mod tests {
         assert_eq!(found(11, 12), (vec![2], true));
         assert_eq!(found(20, 40), (vec![2, 3], false), "a later segment may hold more");
         assert_eq!(found(31, 40), (vec![], false));
+    }
+
+    #[test]
+    fn what_a_failed_write_left_is_cut_off_before_more_is_added_or_cut() {
+        let (_kept, mut index) = empty();
+        index.append(&[aborted(1, 0, 10, 5)]).unwrap();
+        let len = |index: &TxnIndex| std::fs::metadata(index.path()).unwrap().len();
+        let tear = |index: &mut TxnIndex| {
+            // A write of two entries of which one and a half were written.
+            let file = RealDisk.open(index.path(), Open::ReadWrite).unwrap();
+            file.write_at(&[IoSlice::new(&[7; 51])], index.bytes()).unwrap();
+            index.is_torn = true;
+        };
+        tear(&mut index);
+        index.truncate_to(Offset(11)).unwrap();
+        assert_eq!(len(&index), 34);
+        tear(&mut index);
+        index.append(&[aborted(2, 5, 20, 11)]).unwrap();
+        assert_eq!(len(&index), 68);
+        assert_eq!(index.len(), 2);
+    }
+
+    #[test]
+    fn a_write_that_fails_is_known_to_have_torn_the_file() {
+        let path = PathBuf::from("/dev/full");
+        let mut index = TxnIndex::new(Arc::new(RealDisk), path);
+        index.append(&[aborted(1, 0, 10, 5)]).unwrap_err();
+        assert!(index.is_torn && index.is_empty());
     }
 
     #[test]

@@ -388,9 +388,23 @@ fn a_recovery_point_above_the_end_is_another_logs_and_is_not_believed() {
     drop(log);
     damage(&world, 0, 100);
     let (log, report) = world.open_unclean(1000);
-    assert!(report.distrusted_recovery_point);
+    assert!(report.distrusted_recovery_point && report.ends_below_flushed);
     assert_eq!(log.end(), Offset(0));
     assert!(!all.is_empty());
+}
+
+#[test]
+fn a_log_whose_files_cannot_be_believed_is_read_as_a_whole_and_has_lost_nothing() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    fill(&mut log, 30);
+    let end = log.end();
+    log.close().unwrap();
+    drop(log);
+    fs::write(world.path().join("00000000000000000000.txnindex"), [0; 10]).unwrap();
+    let (log, report) = world.open_unclean(end.0);
+    assert!(report.distrusted_recovery_point && !report.ends_below_flushed, "{report:?}");
+    assert_eq!((log.end(), report.cut_from), (end, None));
 }
 
 #[test]
