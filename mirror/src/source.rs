@@ -11,6 +11,8 @@ pub mod metadata;
 pub mod offsets;
 pub mod upstream;
 
+use std::sync::Arc;
+
 use tarn_image::config::mirror::{MirrorConfig, Patterns};
 use tarn_image::mirrors::is_never_mirrored;
 use tarn_image::topic_name;
@@ -130,7 +132,7 @@ impl SourceError {
 /// # Errors
 /// Why it is not known, or may not be mirrored: it is this cluster, or another than the one pinned.
 pub async fn cluster_id(config: &MirrorConfig, own_cluster_id: &str) -> Result<String, SourceError> {
-    let connections = Connections::new(config, "mirror-check".to_owned());
+    let connections = Connections::new(config, "mirror-check".to_owned(), Arc::default());
     let metadata = metadata::ask(&connections.any(&[]).await?, Topics::None).await?;
     identify(config, &metadata, own_cluster_id)
 }
@@ -156,7 +158,7 @@ pub async fn resolve(
     exclude: &Patterns,
     own_cluster_id: &str,
 ) -> Result<Resolved, SourceError> {
-    let connections = Connections::new(config, "mirror-resolve".to_owned());
+    let connections = Connections::new(config, "mirror-resolve".to_owned(), Arc::default());
     let client = connections.any(&[]).await?;
     let metadata = metadata::ask(&client, Topics::All).await?;
     identify(config, &metadata, own_cluster_id)?;
@@ -172,7 +174,7 @@ pub async fn resolve(
     let names: Vec<&str> = wanted.iter().map(|(name, _)| &***name).collect();
     let mut configs = configs::ask(&client, &names, config).await?;
     let upstream = upstream::ask(&client).await?;
-    let topic = |(name, topic): (&std::sync::Arc<str>, &metadata::TopicMetadata)| SourceTopic {
+    let topic = |(name, topic): (&Arc<str>, &metadata::TopicMetadata)| SourceTopic {
         name: name.to_string(),
         id: topic.id,
         partitions: topic.count(),

@@ -1,8 +1,9 @@
 //! A log that cannot be made or opened: what its clients are told, and that it comes into service by itself.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -58,17 +59,17 @@ fn a_log_that_is_opened_later_holds_up_nobody_else() {
     let node = Running::again_with(files.path(), "tarn.cores=0");
     let mut client = node.client();
     let [first, second] = ["partition.metadata", "leader-epoch-checkpoint"]
-        .map(|file| pipe_instead_of(&node.log("t", 0).join(file)));
+        .map(|file| Held::new(node.log("t", 0).join(file)));
     fs::remove_file(node.log("t", 0).join(swap)).expect("it is there");
     // From here on the opening is at the second, where it waits.
-    drop(await_reader(&first));
+    first.let_go();
     for offset in 0..20 {
         assert_eq!(client.produce("other", -1, 10).base_offset, offset);
         assert_eq!(client.produce("t", -1, 10).error_code, ErrorCode::KAFKA_STORAGE_ERROR.0);
     }
     client.create("later", 1, &[]);
     assert_eq!(client.produce("later", 1, 10).error_code, 0, "nor does it hold up the metadata");
-    drop(await_reader(&second));
+    second.let_go();
     assert_eq!(await_service(&mut client), 1, "with what was in it");
 }
 
@@ -81,12 +82,12 @@ fn a_topic_is_deleted_once_its_log_is_not_being_opened_any_more() {
     fs::write(files.path().join("t-0").join(swap), "an interrupted compaction").expect("there is room");
     let node = Running::again_with(files.path(), "tarn.cores=0");
     let [first, second] = ["partition.metadata", "leader-epoch-checkpoint"]
-        .map(|file| pipe_instead_of(&node.log("t", 0).join(file)));
+        .map(|file| Held::new(node.log("t", 0).join(file)));
     fs::remove_file(node.log("t", 0).join(swap)).expect("it is there");
-    drop(await_reader(&first));
+    first.let_go();
     std::thread::scope(|scope| {
         scope.spawn(|| node.client().delete("t"));
-        drop(await_reader(&second));
+        second.let_go();
     });
     let mut client = node.client();
     client.create("t", 1, &[]);
@@ -168,24 +169,36 @@ fn a_directory_that_does_not_say_whose_it_is_and_whose_topic_is_gone_is_in_nobod
     assert_eq!(client.produce("t", 1, 10).error_code, 0);
 }
 
-/// Puts a pipe in the place of a file: whoever reads it waits until somebody writes to it.
-fn pipe_instead_of(path: &Path) -> PathBuf {
-    let _ = fs::remove_file(path);
-    let made = Command::new("mkfifo").arg(path).status().expect("it is a tool of every system");
-    assert!(made.success());
-    path.to_owned()
+/// A pipe in the place of a file: whoever reads it waits.
+struct Held {
+    path: PathBuf,
+    content: Vec<u8>,
 }
 
-/// Waits until somebody reads a pipe; he reads nothing once this is dropped.
-fn await_reader(pipe: &Path) -> File {
-    let began = Instant::now();
-    loop {
-        let opened = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(pipe);
-        if let Ok(writer) = opened {
-            return writer;
-        }
-        assert!(began.elapsed() < PATIENCE, "nobody reads {}", pipe.display());
-        std::thread::yield_now();
+impl Held {
+    fn new(path: PathBuf) -> Held {
+        let content = fs::read(&path).expect("it is there");
+        fs::remove_file(&path).expect("it is ours");
+        let made = Command::new("mkfifo").arg(&path).status().expect("it is a tool of every system");
+        assert!(made.success());
+        Held { path, content }
+    }
+
+    /// Waits until somebody reads it, who then gets what was in the file. The file is back for all who come later.
+    fn let_go(self) {
+        let began = Instant::now();
+        let mut reader = loop {
+            let opened = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(&self.path);
+            if let Ok(reader) = opened {
+                break reader;
+            }
+            assert!(began.elapsed() < PATIENCE, "nobody reads {}", self.path.display());
+            std::thread::yield_now();
+        };
+        let beside = self.path.with_extension("beside");
+        fs::write(&beside, &self.content).expect("there is room");
+        fs::rename(&beside, &self.path).expect("both are ours");
+        reader.write_all(&self.content).expect("a pipe holds that much");
     }
 }
 

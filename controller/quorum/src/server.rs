@@ -4,7 +4,7 @@
 //! one flush commits them all. A failure of the disk ends the process: what was promised must not be lost.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,9 +108,11 @@ pub fn start(options: ControllerOptions) -> Result<Running, ControllerError> {
     let spec = rt::CoreSpec { cpu: None, name: "controller".to_owned() };
     let core = rt::spawn_core(spec, move || async move {
         controller.run(inbox, to_write).await.unwrap_or_else(|error| {
-            // As for a broker's logs: nothing may be promised any more, and the reason is the last line.
+            // As for a broker's logs: nothing may be promised any more, and the reason is the last line, past what
+            // captures a test's output.
             tracing::error!(%error, "the controller cannot go on; the process ends");
-            eprintln!("tarn: the controller cannot go on: {error}");
+            let last_line = format!("tarn: the controller cannot go on: {error}\n");
+            io::stderr().write_all(last_line.as_bytes()).ok();
             std::process::exit(1);
         })
     })?;

@@ -107,10 +107,11 @@ impl Mirror {
         life: Life,
         configs: &ConfigMap,
         own_cluster_id: String,
-        now_ms: u64,
+        shared: &Shared,
     ) -> Result<Mirror, InvalidMirror> {
         let config = Arc::new(MirrorConfig::resolve(configs)?);
-        let connections = Rc::new(Connections::new(&config, format!("mirror-src-admin-{}", life.mirror)));
+        let client_id = format!("mirror-src-admin-{}", life.mirror);
+        let connections = Rc::new(Connections::new(&config, client_id, shared.metrics.clone()));
         Ok(Mirror {
             life,
             configs: configs.clone(),
@@ -121,7 +122,7 @@ impl Mirror {
             topics: BTreeMap::new(),
             partitions: BTreeMap::new(),
             lanes: Lanes::default(),
-            refresh: Refresh::new(now_ms),
+            refresh: Refresh::new(shared.clock.now_ms()),
             completing: Completing::default(),
             unusable: false,
             queues: BTreeMap::new(),
@@ -136,9 +137,9 @@ impl Mirror {
 
     /// A mirror whose configuration cannot be used. It mirrors nothing and asks no source; what is to be paused or
     /// stopped is.
-    pub(super) fn unusable(life: Life, configs: &ConfigMap, own_cluster_id: String, now_ms: u64) -> Mirror {
+    pub(super) fn unusable(life: Life, configs: &ConfigMap, own_cluster_id: String, shared: &Shared) -> Mirror {
         let nowhere = stored([(BOOTSTRAP_SERVERS, Some("unusable.invalid:1"))]);
-        let mirror = nowhere.and_then(|nowhere| Mirror::new(life, &nowhere, own_cluster_id, now_ms));
+        let mirror = nowhere.and_then(|nowhere| Mirror::new(life, &nowhere, own_cluster_id, shared));
         let mirror = mirror.expect("an address alone is a whole configuration");
         Mirror { configs: configs.clone(), unusable: true, ..mirror }
     }

@@ -153,9 +153,8 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
         self.drop_mirror(name);
         self.next_number += 1;
         let life = Life { mirror: name.clone(), number: self.next_number };
-        let now_ms = self.shared.clock.now_ms();
         let own_cluster_id = self.cluster.cluster_id();
-        let mirror = match Mirror::new(life.clone(), wanted.configs, own_cluster_id.clone(), now_ms) {
+        let mirror = match Mirror::new(life.clone(), wanted.configs, own_cluster_id.clone(), &self.shared) {
             Ok(mirror) => {
                 mirror.say_filters("a mirror begins");
                 self.shared.board.begin(name, limits::silent_after(&mirror.config));
@@ -164,7 +163,7 @@ impl<C: LocalCluster, M: MirrorCores<C>> Running<C, M> {
             Err(error) => {
                 tracing::error!(mirror = %name, %error, "the mirror's configuration cannot be used");
                 self.shared.board.cannot_begin(name, &error.to_string());
-                Mirror::unusable(life, wanted.configs, own_cluster_id, now_ms)
+                Mirror::unusable(life, wanted.configs, own_cluster_id, &self.shared)
             }
         };
         self.mirrors.insert(name.clone(), mirror);

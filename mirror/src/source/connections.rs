@@ -11,6 +11,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tarn_image::config::mirror::MirrorConfig;
 use tarn_runtime::Queue;
@@ -19,6 +20,7 @@ use tarn_transport::{Client, ClientError, ClientOptions, Endpoint};
 use super::metadata::{self, Topics};
 use super::{Elsewhere, SourceError, is_pinned};
 use crate::limits;
+use crate::metrics::MirrorMetrics;
 
 /// Connections to brokers of one source.
 #[derive(Debug)]
@@ -28,11 +30,13 @@ pub struct Connections {
     pinned: Option<String>,
     bootstrap: Vec<Endpoint>,
     open: RefCell<BTreeMap<Endpoint, Client>>,
+    /// Where those that cannot be made are counted.
+    metrics: Arc<MirrorMetrics>,
 }
 
 impl Connections {
     /// None yet.
-    pub fn new(config: &MirrorConfig, client_id: String) -> Connections {
+    pub fn new(config: &MirrorConfig, client_id: String, metrics: Arc<MirrorMetrics>) -> Connections {
         let options = ClientOptions {
             client_id,
             connect_timeout: config.connect_timeout,
@@ -47,6 +51,7 @@ impl Connections {
             pinned: config.source_cluster_id.clone(),
             bootstrap: config.bootstrap.iter().map(endpoint).collect(),
             open: RefCell::default(),
+            metrics,
         }
     }
 
@@ -59,7 +64,8 @@ impl Connections {
         if let Some(client) = known {
             return Ok(client);
         }
-        let client = connect(endpoint, &self.options, self.pinned.as_deref()).await?;
+        let connected = connect(endpoint, &self.options, self.pinned.as_deref()).await;
+        let client = connected.inspect_err(|_| self.metrics.link_failures.add(1))?;
         self.open.borrow_mut().insert(endpoint.clone(), client.clone());
         Ok(client)
     }
