@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use tarn_record::builder::{BatchBuilder, Record};
@@ -11,7 +10,7 @@ use tarn_wire::Records;
 use tarn_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use tarn_wire::messages::{DescribeTopicPartitionsRequest, ProduceRequest};
 
-use crate::running::{Client, PATIENCE, Running, is_unheard_of};
+use crate::running::{Client, Running, is_unheard_of, until};
 
 /// The lines of a node that compacts soon, and knows soon what is on its disk.
 const EAGER: &str = "log.cleaner.backoff.ms=50\nlog.flush.offset.checkpoint.interval.ms=100\n";
@@ -98,14 +97,6 @@ fn checkpoint(log: &Path) -> Option<i64> {
     let text = std::fs::read_to_string(log.parent()?.join(CHECKPOINT)).ok()?;
     let name = log.file_name()?.to_str()?.strip_suffix("-0")?.to_owned() + " 0 ";
     text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok())
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < PATIENCE, "not so after a minute: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

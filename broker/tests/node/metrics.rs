@@ -9,7 +9,7 @@ use tarn_wire::ErrorCode;
 use tarn_wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use tarn_wire::messages::{FetchRequest, MetadataRequest};
 
-use crate::running::{PATIENCE, Running, produce, refusal_on_formatted};
+use crate::running::{PATIENCE, Running, produce, refusal_on_formatted, until};
 
 const ADMIN: &str = "tarn.admin.listener=127.0.0.1:0\n";
 
@@ -157,6 +157,8 @@ fn the_cluster_and_its_partitions_are_told() {
     let node = Running::new(ADMIN);
     let mut client = node.client();
     client.create("t", 3, &[]);
+    let led = "kafka_server_replicamanager_leadercount";
+    until("each core to lead what is its own", || Page::of(&node).value(led, &[]) == 3.0);
     let own = Page::of(&node);
     let of_replicas = |name: &str| own.value(&format!("kafka_server_replicamanager_{name}"), &[]);
     // The mirrors' state topic is made when there is a mirror.

@@ -1,7 +1,6 @@
 //! A log that cannot be made or opened: what its clients are told, and that it comes into service by itself.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -169,25 +168,25 @@ fn a_directory_that_does_not_say_whose_it_is_and_whose_topic_is_gone_is_in_nobod
     assert_eq!(client.produce("t", 1, 10).error_code, 0);
 }
 
-/// A pipe in the place of a file: whoever reads it waits.
+/// A pipe in the place of a file: whoever opens it waits.
 struct Held {
     path: PathBuf,
-    content: Vec<u8>,
+    kept: Option<Vec<u8>>,
 }
 
 impl Held {
     fn new(path: PathBuf) -> Held {
-        let content = fs::read(&path).expect("it is there");
-        fs::remove_file(&path).expect("it is ours");
+        let kept = fs::read(&path).ok();
+        let _ = fs::remove_file(&path);
         let made = Command::new("mkfifo").arg(&path).status().expect("it is a tool of every system");
         assert!(made.success());
-        Held { path, content }
+        Held { path, kept }
     }
 
-    /// Waits until somebody reads it, who then gets what was in the file. The file is back for all who come later.
+    /// Waits until somebody opens it, who then reads nothing. All who come later find what was there.
     fn let_go(self) {
         let began = Instant::now();
-        let mut reader = loop {
+        let reader = loop {
             let opened = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(&self.path);
             if let Ok(reader) = opened {
                 break reader;
@@ -195,10 +194,11 @@ impl Held {
             assert!(began.elapsed() < PATIENCE, "nobody reads {}", self.path.display());
             std::thread::yield_now();
         };
-        let beside = self.path.with_extension("beside");
-        fs::write(&beside, &self.content).expect("there is room");
-        fs::rename(&beside, &self.path).expect("both are ours");
-        reader.write_all(&self.content).expect("a pipe holds that much");
+        fs::remove_file(&self.path).expect("it is ours");
+        if let Some(kept) = self.kept {
+            fs::write(&self.path, kept).expect("there is room");
+        }
+        drop(reader);
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -28,6 +29,15 @@ use tempfile::TempDir;
 /// How long an answer may take on a machine that does other things too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "waiting for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// A node that runs.
 pub(crate) struct Running {
