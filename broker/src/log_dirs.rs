@@ -44,7 +44,7 @@ pub struct LogDirs {
     dirs: Vec<Arc<LogDir>>,
     /// So many, the first, get new partitions.
     listed: usize,
-    /// Those in `log.dirs` that could not be opened; not among `dirs`.
+    /// Those that could not be opened, and those that the node had and that are not in `log.dirs`; not among `dirs`.
     missing: Vec<PathBuf>,
     places: Mutex<Places>,
     turn: Mutex<Turn>,
