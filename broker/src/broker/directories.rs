@@ -11,11 +11,11 @@ use tarn_image::config::server::{ServerConfig, is_a_logs_place};
 use tarn_log::meta_properties::{DirectoryId, MetaProperties};
 use tarn_log::{Descriptors, Disk, LogDir, LogDirError, LogError, RealDisk};
 use tarn_quorum::metadata_log;
-use tarn_record::{BrokerId, Offset, TopicId, TopicIdPartition};
+use tarn_record::{BrokerId, Offset, PartitionIndex, TopicId, TopicIdPartition};
 use tracing::{error, warn};
 
 use super::error::StartError;
-use crate::log_dirs::LogDirs;
+use crate::log_dirs::{LogDirs, Stray};
 
 /// The share of the process's files that segments may have; the rest is for connections and the system.
 pub(super) fn descriptors_for_segments(files: u64) -> usize {
@@ -186,22 +186,32 @@ pub(super) fn leave_as_found(dirs: &[Arc<LogDir>], metadata: Option<(&Path, Offs
     }
 }
 
-/// Directories of partitions whose topic the metadata does not know. They are never removed: if the metadata
+/// Directories of partitions that the metadata does not know, by name and id. They are never removed: if the metadata
 /// was lost, they hold all that is left.
 pub(super) fn put_strays_aside(log_dirs: &LogDirs, image: &MetadataImage) {
     let topics = image.topics();
-    // A directory that does not say whose it is belongs to the topic of its name, if there is one.
-    let exists = |name: &str, id: TopicId| match id.is_zero() {
-        true => topics.by_name(name).is_some(),
-        false => topics.by_id(id).is_some(),
+    let exists = |name: &str, partition: PartitionIndex, id: TopicId| {
+        // A directory that does not say whose it is belongs to the topic of its name, if there is one.
+        let topic = if id.is_zero() { topics.by_name(name) } else { topics.by_id(id) };
+        topic.is_some_and(|topic| &*topic.name == name && topic.partitions.contains_key(&partition))
     };
-    match log_dirs.put_strays_aside(exists) {
-        Ok(strays) => strays.iter().for_each(|path| {
-            error!(
-                path = %path.display(),
+    let strays = match log_dirs.put_strays_aside(exists) {
+        Ok(strays) => strays,
+        Err(error) => {
+            return error!(%error, "a partition that the metadata does not know stays where it is");
+        }
+    };
+    for Stray { topic, partition, topic_id, path } in strays {
+        match topics.by_id(topic_id) {
+            Some(owner) => error!(
+                path = %path.display(), was = format!("{topic}-{partition}"), topic = &*owner.name,
+                "this directory was called as no partition of the topic that it says it belongs to, as a copy is: it is not \
+                 served, and kept under this name"
+            ),
+            None => error!(
+                path = %path.display(), was = format!("{topic}-{partition}"),
                 "the metadata does not know the topic of this partition: its directory is kept under this name"
-            );
-        }),
-        Err(error) => error!(%error, "a partition that the metadata does not know stays where it is"),
+            ),
+        }
     }
 }
