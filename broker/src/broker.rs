@@ -9,6 +9,7 @@ mod checkpoints;
 mod cores;
 mod directories;
 mod error;
+mod known_dirs;
 mod listening;
 mod registration;
 
@@ -100,7 +101,7 @@ impl Broker {
         };
         let image = registration::wait_until_registered(&config, registration);
         directories::put_strays_aside(&log_dirs, &image);
-        directories::note_missing(&log_dirs, &image, config.node_id);
+        let log_dirs = known_dirs::look_for_gone(log_dirs, &config.metadata_log_dir, &image, config.node_id);
         let (log_dirs, controlling) = (Arc::new(log_dirs), controller.handle.clone());
         let listeners: Vec<_> = config.listeners.iter().map(|one| one.name.as_str().into()).collect();
         let shown = Shown { metrics: CoreMetrics::of_cores(layout.cores.len(), &listeners), loggers };

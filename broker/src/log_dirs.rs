@@ -12,7 +12,6 @@
 //! * what is known to be in the recovery point and cleaner files is there: compaction rests on it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::mem;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,10 +29,12 @@ use crate::limits;
 pub use compacting::OnDisk;
 pub use failed::Failure;
 pub use kept_starts::NotKept;
+pub use strays::Stray;
 
 mod compacting;
 mod failed;
 mod kept_starts;
+mod strays;
 
 /// A partition by the name of its directory.
 type Name = (String, PartitionIndex);
@@ -44,7 +45,7 @@ pub struct LogDirs {
     dirs: Vec<Arc<LogDir>>,
     /// So many, the first, get new partitions.
     listed: usize,
-    /// Those in `log.dirs` that could not be opened; not among `dirs`.
+    /// Those that could not be opened, and those that the node had and that are not in `log.dirs`; not among `dirs`.
     missing: Vec<PathBuf>,
     places: Mutex<Places>,
     turn: Mutex<Turn>,
@@ -304,53 +305,6 @@ impl LogDirs {
         places.gone.retain(|one| !gone.contains(one));
         drop((places, turn));
         Ok(())
-    }
-
-    /// Renames the directories of partitions whose topic the metadata does not know, and keeps them: the
-    /// deletion of the topic was cut short, or the metadata was lost. `exists` is asked with the topic's name
-    /// and id, which is zero where the directory does not say. Where they are now.
-    ///
-    /// # Errors
-    /// A directory that cannot be renamed.
-    pub fn put_strays_aside(
-        &self,
-        exists: impl Fn(&str, TopicId) -> bool,
-    ) -> Result<Vec<PathBuf>, LogDirError> {
-        let mut places = self.places();
-        let mut strays = Vec::new();
-        for (name, twin) in mem::take(&mut places.twins) {
-            let stray = match exists(&name.0, twin.topic_id) {
-                true => places.insert(name.clone(), twin),
-                false => Some(twin),
-            };
-            strays.extend(stray.map(|stray| (name, stray)));
-        }
-        let unknown = |name: &Name, place: &Place| place.found.is_some() && !exists(&name.0, place.topic_id);
-        let names: Vec<_> = places
-            .by_name
-            .iter()
-            .filter(|(name, place)| unknown(name, place))
-            .map(|(name, _)| name.clone())
-            .collect();
-        strays.extend(names.into_iter().filter_map(|name| places.remove(&name).map(|place| (name, place))));
-        let (mut renamed, mut refused) = (Vec::with_capacity(strays.len()), None);
-        for (name, place) in strays {
-            let Some(found) = &place.found else { continue };
-            match self.dirs[place.dir].rename_as_stray(&found.partition) {
-                Ok(path) => {
-                    renamed.push(path);
-                    places.leave_out(place.dir, name);
-                }
-                // Whoever wants its place has to make way first.
-                Err(error) => {
-                    if !places.by_name.contains_key(&name) {
-                        places.insert(name, place);
-                    }
-                    refused = Some(error);
-                }
-            }
-        }
-        refused.map_or(Ok(renamed), Err)
     }
 
     /// Writes the checkpoint files of every directory; not any more after the last ones. Waits for the disk.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tarn_tests::cluster::Cluster;
 use tarn_tests::lines::{lines, write_lines};
-use tarn_tests::process::run;
+use tarn_tests::process::{Finished, run};
 use tarn_tests::tarn::{Tarn, TarnOptions};
 use tarn_tests::tools::{kcat, tool};
 use tarn_tests::waiting::{until, until_some};
@@ -176,6 +176,155 @@ fn a_directory_that_cannot_be_opened_at_the_start_takes_its_own_replicas_along_a
     }
 }
 
+#[test]
+fn a_directory_taken_out_of_log_dirs_takes_its_own_replicas_along_and_no_others() {
+    let mut two = two_dirs();
+    two.tarn.create_topic("t", PARTITIONS);
+    let before = lines("before", RECORDS);
+    (0..PARTITIONS).for_each(|partition| write_lines(&two.tarn.bootstrap(), "t", partition, &before));
+    let [on_kept, on_gone] = [&two.kept, &two.failing].map(|dir| partitions_in(dir));
+    assert!(!on_kept.is_empty() && !on_gone.is_empty(), "{on_kept:?} {on_gone:?}");
+    let id = directory_id(&two.failing);
+    two.tarn.stop();
+    two.tarn.reconfigure(&options(&[&two.kept]));
+    for _ in 0..2 {
+        two.start_without_the_failing();
+        let says_so = |line: &&str| line.contains("no directory of log.dirs has this id");
+        until("it to be said", LIMIT, || since_start(&two.tarn).lines().any(|line| says_so(&line)));
+        let said = since_start(&two.tarn);
+        let line = said.lines().find(says_so).expect("it was said");
+        let path = two.failing.display().to_string();
+        assert!(line.contains("ERROR") && line.contains(&id) && line.contains(&path), "{line}");
+        for partition in &on_kept {
+            assert!(is_written(&two.tarn, *partition, 30_000), "partition {partition}");
+        }
+        for partition in &on_gone {
+            assert!(!is_written(&two.tarn, *partition, 3000), "partition {partition}");
+        }
+        let described =
+            tool("LogDirsCommand", &["--bootstrap-server", &two.tarn.bootstrap(), "--describe"]).ok();
+        assert!(described.contains(&path) && described.contains("KafkaStorageException"), "{described}");
+        let refused = forget(&two.tarn, &id);
+        assert_eq!(refused.code, Some(1), "while it runs: {refused:?}");
+        two.tarn.stop();
+    }
+
+    // The same directory at another path.
+    let moved = two.failing.with_extension("moved");
+    fs::rename(&two.failing, &moved).expect("it is ours");
+    two.tarn.reconfigure(&options(&[&two.kept, &moved]));
+    two.start_again();
+    assert!(two.tarn.output().contains("a log directory has moved"), "{}", two.tarn.output());
+    let mut cluster = Cluster::connect(&two.tarn.bootstrap());
+    let topic = cluster.topic("t");
+    for partition in &topic.partitions {
+        let written = if on_kept.contains(&partition.index) { 2 } else { 0 };
+        let end = cluster.offsets(&topic, partition).high_watermark;
+        assert_eq!(end, RECORDS as i64 + written, "{partition:?}");
+    }
+    two.tarn.stop();
+    let refused = forget(&two.tarn, &id);
+    assert!(refused.code == Some(1) && refused.stderr.contains("it is not gone"), "{refused:?}");
+
+    // Gone for good.
+    two.tarn.reconfigure(&options(&[&two.kept]));
+    let forgotten = forget(&two.tarn, &id).ok();
+    assert!(forgotten.contains(&moved.display().to_string()), "{forgotten}");
+    two.start_again();
+    let mut cluster = Cluster::connect(&two.tarn.bootstrap());
+    let topic = cluster.topic("t");
+    for partition in topic.partitions.iter().filter(|partition| on_gone.contains(&partition.index)) {
+        assert_eq!(cluster.offsets(&topic, partition).high_watermark, 0, "{partition:?}");
+    }
+    assert!(!since_start(&two.tarn).contains("no directory of log.dirs has this id"));
+    two.tarn.stop();
+}
+
+#[test]
+fn a_directory_whose_logs_were_moved_to_another_is_forgotten() {
+    let mut two = two_dirs();
+    two.tarn.create_topic("t", PARTITIONS);
+    let before = lines("before", RECORDS);
+    (0..PARTITIONS).for_each(|partition| write_lines(&two.tarn.bootstrap(), "t", partition, &before));
+    two.tarn.stop();
+    for partition in partitions_in(&two.failing) {
+        let name = format!("t-{partition}");
+        fs::rename(two.failing.join(&name), two.kept.join(&name)).expect("they are on one disk");
+    }
+    two.tarn.reconfigure(&options(&[&two.kept]));
+    two.start_again();
+    assert!(two.tarn.output().contains("no partition is missed: it is forgotten"), "{}", two.tarn.output());
+    let mut cluster = Cluster::connect(&two.tarn.bootstrap());
+    let topic = cluster.topic("t");
+    for partition in &topic.partitions {
+        assert_eq!(cluster.offsets(&topic, partition).high_watermark, RECORDS as i64, "{partition:?}");
+    }
+    two.tarn.stop();
+    two.start_again();
+    assert!(!since_start(&two.tarn).contains("a log directory is gone"), "{}", two.tarn.output());
+    two.tarn.stop();
+}
+
+#[test]
+fn a_note_of_directories_that_is_damaged_is_said_and_written_anew() {
+    let mut two = two_dirs();
+    two.tarn.stop();
+    let note = two.kept.join("known-directories");
+    let whole = fs::read_to_string(&note).expect("it was written");
+    assert!(whole.contains(&directory_id(&two.failing)), "{whole}");
+    fs::write(&note, "nonsense").expect("it is ours");
+    two.start_again();
+    assert!(two.tarn.output().contains("nothing in it is believed"), "{}", two.tarn.output());
+    assert_eq!(fs::read_to_string(&note).expect("it was written"), whole);
+    two.tarn.stop();
+}
+
+#[test]
+fn a_copy_of_a_directory_keeps_the_node_from_starting() {
+    let mut two = two_dirs();
+    two.tarn.stop();
+    fs::copy(two.kept.join("meta.properties"), two.failing.join("meta.properties")).expect("it is ours");
+    let refused = two.tarn.command(&["server", &two.tarn.config().display().to_string()]);
+    let names = [&two.kept, &two.failing].map(|dir| dir.display().to_string());
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(names.iter().all(|name| refused.stderr.contains(&**name)), "{refused:?}");
+    assert!(refused.stderr.contains("the same directory.id"), "{refused:?}");
+}
+
+#[test]
+fn a_new_directory_is_formatted_with_the_command_that_the_start_says() {
+    let mut two = two_dirs();
+    two.tarn.stop();
+    let new = two.kept.with_extension("new");
+    two.tarn.reconfigure(&options(&[&new, &two.kept, &two.failing]));
+    let config = two.tarn.config().display().to_string();
+    let refused = two.tarn.command(&["server", &config]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let command = refused.stderr.lines().find_map(|line| line.split_once(" format ")).expect("a command").1;
+    let arguments: Vec<&str> = ["format"].into_iter().chain(command.split_whitespace()).collect();
+    two.tarn.command(&arguments).ok();
+    two.start_again();
+    two.tarn.stop();
+}
+
+/// What the node has said since it was started last.
+fn since_start(tarn: &Tarn) -> String {
+    let said = tarn.output();
+    said.rsplit_once(" starting ").map_or(said.clone(), |(_, last)| last.to_owned())
+}
+
+fn forget(tarn: &Tarn, id: &str) -> Finished {
+    let config = tarn.config().display().to_string();
+    tarn.command(&["format", "--config", &config, &format!("--forget-directory={id}")])
+}
+
+/// What `meta.properties` has as its `directory.id`.
+fn directory_id(dir: &Path) -> String {
+    let text = fs::read_to_string(dir.join("meta.properties")).expect("it was formatted");
+    let id = text.lines().find_map(|line| line.strip_prefix("directory.id="));
+    id.expect("it has one").to_owned()
+}
+
 /// A node with a log directory whose syncs fail while a file is there.
 struct TwoDirs {
     tarn: Tarn,
@@ -204,17 +353,24 @@ fn named<'a>(environment: &'a [(&'static str, String)]) -> Vec<(&'static str, &'
     environment.iter().map(|(name, value)| (*name, &**value)).collect()
 }
 
+/// These log directories, of which `kept` has the metadata.
+fn options(dirs: &[&PathBuf]) -> TarnOptions {
+    let kept = dirs.iter().find(|dir| dir.ends_with("kept")).expect("it holds the metadata");
+    let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    TarnOptions {
+        properties: vec![
+            ("log.dirs".into(), dirs.join(",")),
+            ("metadata.log.dir".into(), kept.display().to_string()),
+        ],
+        ..TarnOptions::default()
+    }
+}
+
 fn two_dirs() -> TwoDirs {
     let files = TempDir::with_prefix("tarn-dirs-").expect("the temporary directory is writable");
     let [kept, failing] = ["kept", "failing"].map(|name| files.path().join(name));
     let trigger = files.path().join("now");
-    let tarn = Tarn::formatted(&TarnOptions {
-        properties: vec![
-            ("log.dirs".into(), format!("{},{}", kept.display(), failing.display())),
-            ("metadata.log.dir".into(), kept.display().to_string()),
-        ],
-        ..TarnOptions::default()
-    });
+    let tarn = Tarn::formatted(&options(&[&kept, &failing]));
     let environment = vec![
         ("LD_PRELOAD", preloaded(files.path()).display().to_string()),
         ("FAIL_UNDER", failing.display().to_string()),

@@ -1,12 +1,15 @@
 //! `tarn format` and `tarn random-uuid`: what is done once, before a node starts for the first time.
 
+use std::fs;
 use std::io::{Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use tarn_image::config::server::ServerConfig;
 use tarn_log::RealDisk;
+use tarn_log::known_dirs::KnownDirs;
+use tarn_log::meta_properties::{DirectoryId, MetaProperties};
 use tarn_quorum::format::{FormatOptions, Formatted, FormattedDir, Quorum, format};
 use tarn_record::{Timestamp, TopicId};
 
@@ -18,7 +21,8 @@ use crate::server::read_config;
 pub(crate) struct Arguments {
     /// The id of the cluster, the same for all its nodes: `tarn random-uuid` prints one
     #[arg(short = 't', long, value_name = "ID", value_parser = cluster_id)]
-    cluster_id: String,
+    #[arg(required_unless_present = "forget_directory")]
+    cluster_id: Option<String>,
     /// The node's server.properties
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
@@ -28,6 +32,10 @@ pub(crate) struct Arguments {
     /// Leave directories that are formatted already as they are
     #[arg(short = 'g', long)]
     ignore_formatted: bool,
+    /// Format nothing, and have the node forget the log directory with this directory.id, which is gone for good: the
+    /// next start makes its partitions anew, empty, in the others. The node must not run
+    #[arg(long, value_name = "ID", conflicts_with_all = ["cluster_id", "standalone", "ignore_formatted"])]
+    forget_directory: Option<DirectoryId>,
 }
 
 /// The name of the metadata.version that Tarn formats with.
@@ -36,9 +44,14 @@ const METADATA_VERSION_NAME: &str = "4.4-IV2";
 /// Formats every log directory of the configuration that needs it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (config, _) = read_config(&arguments.config)?;
+    if let Some(id) = arguments.forget_directory {
+        return forget(&config, id);
+    }
+    // Without one the command line was refused.
+    let cluster_id = arguments.cluster_id.as_deref().unwrap_or_default();
     let quorum = if arguments.standalone { Quorum::Standalone } else { Quorum::Static };
     let formatted = if arguments.ignore_formatted { Formatted::Ignore } else { Formatted::Refuse };
-    let options = FormatOptions { cluster_id: &arguments.cluster_id, config: &config, quorum, formatted };
+    let options = FormatOptions { cluster_id, config: &config, quorum, formatted };
     let now = Timestamp(tarn_runtime::wall_clock_ms());
     let dirs = format(&(Arc::new(RealDisk) as _), &options, now)
         .map_err(|error| Failure::Failed(error.to_string()))?;
@@ -50,6 +63,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         writeln!(out, "{}", line(&config, quorum, dir))?;
     }
     Ok(())
+}
+
+/// Has the node forget a directory, which must not be in `log.dirs`.
+fn forget(config: &ServerConfig, id: DirectoryId) -> Result<(), Failure> {
+    let is_there = |dir: &&PathBuf| directory_id(dir) == Some(id);
+    if let Some(dir) = config.log_dirs.iter().chain([&config.metadata_log_dir]).find(is_there) {
+        return Err(Failure::Failed(format!("{} has the id {id}: it is not gone", dir.display())));
+    }
+    let forgotten = KnownDirs::forget(&(Arc::new(RealDisk) as _), &config.metadata_log_dir, id);
+    let path = forgotten.map_err(|error| Failure::Failed(error.to_string()))?;
+    Ok(writeln!(
+        stdout(),
+        "Forgot log directory {id}, last at {}. The next start makes its partitions anew, empty.",
+        path.display()
+    )?)
+}
+
+/// The id of a directory that says one.
+fn directory_id(dir: &Path) -> Option<DirectoryId> {
+    let bytes = fs::read(dir.join(MetaProperties::FILE_NAME)).ok()?;
+    MetaProperties::read(&bytes).ok()?.directory_id
 }
 
 fn line(config: &ServerConfig, quorum: Quorum, dir: &FormattedDir) -> String {

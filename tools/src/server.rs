@@ -89,18 +89,31 @@ impl FormatHint<'_> {
         let standalone = if self.standalone { " --standalone" } else { "" };
         format!("{program} format -t {cluster_id} -c {}{standalone}", self.config.display())
     }
+
+    /// What to do about a directory that is not formatted, where another is formatted for `cluster`.
+    fn message(&self, program: &str, dir: &Path, cluster: Option<&str>) -> String {
+        match cluster {
+            None => format!(
+                "{} is not formatted. A new cluster begins with\n    {}\nand a node of a cluster that is there \
+                 already is formatted with that cluster's id.",
+                dir.display(),
+                self.command(program, &TopicId::random().to_string())
+            ),
+            Some(cluster) => format!(
+                "{} is not formatted, and another log directory is, for cluster {cluster}. If its disk should be mounted \
+                 there, mount it; a new directory of that cluster is formatted with\n    {} --ignore-formatted",
+                dir.display(),
+                self.command(program, cluster)
+            ),
+        }
+    }
 }
 
 fn start_failure(error: StartError, hint: &FormatHint<'_>) -> Failure {
     match error {
-        StartError::NotFormatted { dir } => {
+        StartError::NotFormatted { dir, cluster } => {
             let program = std::env::args().next().unwrap_or_else(|| "tarn".to_owned());
-            let command = hint.command(&program, &TopicId::random().to_string());
-            Failure::Failed(format!(
-                "{} is not formatted. A new cluster begins with\n    {command}\nand a node of a cluster that \
-                 is there already is formatted with that cluster's id.",
-                dir.display()
-            ))
+            Failure::Failed(hint.message(&program, &dir, cluster.as_deref()))
         }
         StartError::NoSuchCpu(error) => Failure::Usage(format!("{}: {error}", hint.config.display())),
         error => Failure::Failed(error.to_string()),
@@ -136,5 +149,18 @@ mod tests {
         assert_eq!(hint.command("tarn", "ID"), "tarn format -t ID -c /etc/tarn.properties --standalone");
         let hint = FormatHint { config, standalone: false };
         assert_eq!(hint.command("tarn", "ID"), "tarn format -t ID -c /etc/tarn.properties");
+    }
+
+    #[test]
+    fn a_second_directory_is_formatted_for_the_cluster_of_the_first() {
+        let hint = FormatHint { config: Path::new("c"), standalone: true };
+        let message = hint.message("tarn", Path::new("/b"), Some("ID"));
+        assert!(message.starts_with("/b is not formatted"), "{message}");
+        assert!(
+            message.ends_with("\n    tarn format -t ID -c c --standalone --ignore-formatted"),
+            "{message}"
+        );
+        let message = hint.message("tarn", Path::new("/b"), None);
+        assert!(message.contains("A new cluster") && !message.contains("--ignore-formatted"), "{message}");
     }
 }

@@ -1,20 +1,21 @@
 //! Taking the log directories: formatted, ours, and locked for as long as the node runs. As in Kafka one whose disk fails
 //! then is out of service, and the node starts with the others.
 
-use std::io;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use tarn_image::MetadataImage;
 use tarn_image::config::server::{ServerConfig, is_a_logs_place};
-use tarn_log::meta_properties::MetaProperties;
+use tarn_log::meta_properties::{DirectoryId, MetaProperties};
 use tarn_log::{Descriptors, Disk, LogDir, LogDirError, LogError, RealDisk};
 use tarn_quorum::metadata_log;
-use tarn_record::{BrokerId, Offset, TopicId, TopicIdPartition};
+use tarn_record::{BrokerId, Offset, PartitionIndex, TopicId, TopicIdPartition};
 use tracing::{error, warn};
 
 use super::error::StartError;
-use crate::log_dirs::LogDirs;
+use crate::log_dirs::{LogDirs, Stray};
 
 /// The share of the process's files that segments may have; the rest is for connections and the system.
 pub(super) fn descriptors_for_segments(files: u64) -> usize {
@@ -36,11 +37,12 @@ pub(super) fn open_dirs(
     dirs: &mut Vec<Arc<LogDir>>,
 ) -> Result<Opened, StartError> {
     let (mut cluster, mut missing): (Option<String>, Vec<PathBuf>) = (None, Vec::new());
+    let mut by_id: BTreeMap<DirectoryId, PathBuf> = BTreeMap::new();
     let mut paths = config.log_dirs.clone();
     if !paths.contains(&config.metadata_log_dir) {
         paths.push(config.metadata_log_dir.clone());
     }
-    for path in paths {
+    for path in paths.clone() {
         let dir = match open_dir(&path, descriptors) {
             Ok(dir) => dir,
             Err(StartError::LogDir { dir, cause: LogDirError::Storage(cause) })
@@ -51,10 +53,15 @@ pub(super) fn open_dirs(
                 missing.push(dir);
                 continue;
             }
+            Err(StartError::NotFormatted { dir, .. }) => {
+                return Err(StartError::NotFormatted { dir, cluster: cluster_of_any(&paths) });
+            }
             Err(refused) => return Err(refused),
         };
         dirs.push(dir.clone());
-        let Some(properties) = dir.properties() else { return Err(StartError::NotFormatted { dir: path }) };
+        let Some(properties) = dir.properties() else {
+            return Err(StartError::NotFormatted { dir: path, cluster: cluster_of_any(&paths) });
+        };
         let ours = cluster.get_or_insert_with(|| properties.cluster_id.clone());
         if *ours != properties.cluster_id || properties.node_id != config.node_id {
             return Err(StartError::NotOurs {
@@ -63,8 +70,21 @@ pub(super) fn open_dirs(
                 ours: format!("node {} of cluster {ours}", config.node_id),
             });
         }
+        if let Some(id) = properties.directory_id
+            && let Some(other) = by_id.insert(id, path.clone())
+        {
+            return Err(StartError::SameDirectory { dir: path, other, id });
+        }
     }
     Ok(Opened { cluster_id: cluster.unwrap_or_default(), missing })
+}
+
+/// The cluster that the first of these directories belongs to that says so.
+fn cluster_of_any(paths: &[PathBuf]) -> Option<String> {
+    paths.iter().find_map(|path| {
+        let bytes = fs::read(path.join(MetaProperties::FILE_NAME)).ok()?;
+        Some(MetaProperties::read(&bytes).ok()?.cluster_id)
+    })
 }
 
 /// Opens one, and sees that it can be read.
@@ -73,7 +93,7 @@ fn open_dir(path: &Path, descriptors: &Arc<Descriptors>) -> Result<Arc<LogDir>, 
     let properties = path.join(MetaProperties::FILE_NAME);
     match properties.try_exists() {
         Ok(true) => {}
-        Ok(false) => return Err(StartError::NotFormatted { dir: path.to_owned() }),
+        Ok(false) => return Err(StartError::NotFormatted { dir: path.to_owned(), cluster: None }),
         Err(cause) => {
             return Err(failed(LogError::Io { action: "look for", path: properties, cause }.into()));
         }
@@ -83,12 +103,9 @@ fn open_dir(path: &Path, descriptors: &Arc<Descriptors>) -> Result<Arc<LogDir>, 
     Ok(dir)
 }
 
-/// Takes note of the partitions that must be in a directory that could not be opened, so that no new log is begun in
-/// their place: those that this broker leads, and that are nowhere else.
-pub(super) fn note_missing(log_dirs: &LogDirs, image: &MetadataImage, broker: BrokerId) {
-    if log_dirs.missing().is_empty() {
-        return;
-    }
+/// Takes note of the partitions that must be in a directory that is not in service, so that no new log is begun in
+/// their place: those that this broker leads, and that are nowhere else. How many they are.
+pub(super) fn note_missing(log_dirs: &LogDirs, image: &MetadataImage, broker: BrokerId) -> usize {
     let mut partitions = 0;
     for topic in image.topics().iter() {
         let led = topic.partitions.iter().filter(|(_, registered)| registered.leader == broker);
@@ -97,7 +114,10 @@ pub(super) fn note_missing(log_dirs: &LogDirs, image: &MetadataImage, broker: Br
             partitions += usize::from(log_dirs.note_missing(&topic.name, partition));
         }
     }
-    warn!(partitions, "out of service: their log directory cannot be opened");
+    if partitions > 0 {
+        warn!(partitions, "out of service: their logs are in no directory that could be opened");
+    }
+    partitions
 }
 
 /// Refuses to export into a log directory, or a partition in one, by whatever links: a topic that is deleted, or a
@@ -166,22 +186,32 @@ pub(super) fn leave_as_found(dirs: &[Arc<LogDir>], metadata: Option<(&Path, Offs
     }
 }
 
-/// Directories of partitions whose topic the metadata does not know. They are never removed: if the metadata
+/// Directories of partitions that the metadata does not know, by name and id. They are never removed: if the metadata
 /// was lost, they hold all that is left.
 pub(super) fn put_strays_aside(log_dirs: &LogDirs, image: &MetadataImage) {
     let topics = image.topics();
-    // A directory that does not say whose it is belongs to the topic of its name, if there is one.
-    let exists = |name: &str, id: TopicId| match id.is_zero() {
-        true => topics.by_name(name).is_some(),
-        false => topics.by_id(id).is_some(),
+    let exists = |name: &str, partition: PartitionIndex, id: TopicId| {
+        // A directory that does not say whose it is belongs to the topic of its name, if there is one.
+        let topic = if id.is_zero() { topics.by_name(name) } else { topics.by_id(id) };
+        topic.is_some_and(|topic| &*topic.name == name && topic.partitions.contains_key(&partition))
     };
-    match log_dirs.put_strays_aside(exists) {
-        Ok(strays) => strays.iter().for_each(|path| {
-            error!(
-                path = %path.display(),
+    let strays = match log_dirs.put_strays_aside(exists) {
+        Ok(strays) => strays,
+        Err(error) => {
+            return error!(%error, "a partition that the metadata does not know stays where it is");
+        }
+    };
+    for Stray { topic, partition, topic_id, path } in strays {
+        match topics.by_id(topic_id) {
+            Some(owner) => error!(
+                path = %path.display(), was = format!("{topic}-{partition}"), topic = &*owner.name,
+                "this directory was called as no partition of the topic that it says it belongs to, as a copy is: it is not \
+                 served, and kept under this name"
+            ),
+            None => error!(
+                path = %path.display(), was = format!("{topic}-{partition}"),
                 "the metadata does not know the topic of this partition: its directory is kept under this name"
-            );
-        }),
-        Err(error) => error!(%error, "a partition that the metadata does not know stays where it is"),
+            ),
+        }
     }
 }

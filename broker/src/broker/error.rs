@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use tarn_log::log_dir::LogDirError;
+use tarn_log::meta_properties::DirectoryId;
 use tarn_quorum::ControllerError;
 use tarn_runtime::probe::ProbeError;
 use thiserror::Error;
@@ -26,6 +27,22 @@ pub enum StartError {
     NotFormatted {
         /// The directory.
         dir: PathBuf,
+        /// The cluster that another directory of the node belongs to.
+        cluster: Option<String>,
+    },
+    /// Two log directories have one id.
+    #[error(
+        "log directories {} and {} have the same directory.id {id}: one is a copy of the other; take one of them out \
+         of log.dirs",
+        other.display(), dir.display()
+    )]
+    SameDirectory {
+        /// One directory.
+        dir: PathBuf,
+        /// The other.
+        other: PathBuf,
+        /// Their id.
+        id: DirectoryId,
     },
     /// A log directory belongs to somebody else.
     #[error("log directory {} belongs to {theirs}, not to {ours}", dir.display())]

@@ -25,7 +25,8 @@ pub(super) fn start_controller(
     manager: &ManagerHandle,
 ) -> Result<Running, StartError> {
     let log_dir = dirs.iter().find(|dir| dir.path() == config.metadata_log_dir);
-    let log_dir = log_dir.ok_or_else(|| StartError::NotFormatted { dir: config.metadata_log_dir.clone() })?;
+    let log_dir = log_dir
+        .ok_or_else(|| StartError::NotFormatted { dir: config.metadata_log_dir.clone(), cluster: None })?;
     let (published, manager) = (published.to_vec(), manager.clone());
     let registration = Arc::downgrade(registration);
     let options = ControllerOptions {

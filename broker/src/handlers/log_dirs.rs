@@ -51,7 +51,7 @@ pub async fn describe(core: Rc<Core>, request: DescribeLogDirsRequest) -> Descri
             None => failed(dir.path()),
         });
     }
-    results.extend(core.node().log_dirs().missing().iter().map(|dir| failed(dir)));
+    results.extend(core.node().log_dirs().missing_paths().map(failed));
     DescribeLogDirsResponse { results, ..Default::default() }
 }
 

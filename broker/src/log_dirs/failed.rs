@@ -50,14 +50,21 @@ impl LogDirs {
         places.missing.contains(&partition) || places.by_name.get(&name).is_some_and(has_failed)
     }
 
-    /// Without directories in `log.dirs` that could not be opened.
-    pub fn without(self, missing: Vec<PathBuf>) -> LogDirs {
-        LogDirs { missing, ..self }
+    /// Without these directories, which could not be opened or are in `log.dirs` no more.
+    pub fn without(mut self, missing: impl IntoIterator<Item = PathBuf>) -> LogDirs {
+        self.missing.extend(missing);
+        self
     }
 
-    /// Those.
+    /// The last paths of those.
     pub fn missing(&self) -> &[PathBuf] {
         &self.missing
+    }
+
+    /// The same, but for paths at which there is another directory now.
+    pub fn missing_paths(&self) -> impl Iterator<Item = &Path> {
+        let is_taken = |path: &Path| self.dirs.iter().any(|dir| dir.path() == path);
+        self.missing.iter().map(PathBuf::as_path).filter(move |path| !is_taken(path))
     }
 
     /// A partition has a log; true where that is nowhere to be found, and so in a directory that is missing.
@@ -149,6 +156,15 @@ mod tests {
         assert!(!dirs.is_in_failed("gone", again), "another topic of the name is new");
         dirs.forget("gone", P, gone.topic_id);
         assert!(!dirs.is_in_failed("gone", gone));
+    }
+
+    #[test]
+    fn the_path_of_a_missing_directory_is_shown_unless_another_one_is_there() {
+        let (dirs, _files) = three();
+        let taken = dirs.dirs()[0].path().to_owned();
+        let dirs = dirs.without(["/unreadable".into()]).without(["/gone".into(), taken]);
+        assert_eq!(dirs.missing().len(), 3);
+        assert!(dirs.missing_paths().eq([Path::new("/unreadable"), Path::new("/gone")]));
     }
 
     fn is_in_failed(dirs: &LogDirs, topic: &str) -> bool {

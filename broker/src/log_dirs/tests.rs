@@ -131,11 +131,11 @@ fn a_directory_with_a_log_that_was_not_checked_is_not_closed_in_order() {
 fn a_log_of_a_topic_that_the_metadata_does_not_know_is_put_aside_and_kept() {
     let (dirs, files) = dirs(&["known", "stray"]);
     let known = dirs.place("known", P, TopicId::ZERO).1.expect("it is there").partition.topic_id;
-    let renamed = dirs.put_strays_aside(|_, id| id == known).expect("it can be renamed");
+    let renamed = dirs.put_strays_aside(|_, _, id| id == known).expect("it can be renamed");
     let [stray] = &renamed[..] else { panic!("one of them: {renamed:?}") };
-    let name = stray.file_name().unwrap_or_default().to_string_lossy();
+    let name = stray.path.file_name().unwrap_or_default().to_string_lossy();
     assert!(name.starts_with("stray-0.") && name.ends_with("-stray"), "{name}");
-    assert!(stray.join("00000000000000000000.log").exists(), "with all that is in it");
+    assert!(stray.path.join("00000000000000000000.log").exists(), "with all that is in it");
     assert!(dirs.leftovers().expect("it can be read").is_empty(), "nobody will remove it");
     assert!(
         dirs.place("known", P, TopicId::ZERO).1.is_some()
@@ -262,8 +262,8 @@ fn of_two_topics_of_one_name_the_one_that_is_deleted_is_put_aside() {
             dir
         };
         let dirs = LogDirs::new(files.iter().zip(&ids).map(open).collect(), 2).expect("they tell which");
-        let renamed = dirs.put_strays_aside(|_, id| id == ids[known]).expect("it can be renamed");
-        assert!(renamed.len() == 1 && renamed[0].starts_with(files[1 - known].path()), "{renamed:?}");
+        let renamed = dirs.put_strays_aside(|_, _, id| id == ids[known]).expect("it can be renamed");
+        assert!(renamed.len() == 1 && renamed[0].path.starts_with(files[1 - known].path()), "{renamed:?}");
         let (dir, found) = dirs.place("t", P, ids[known]);
         assert_eq!(dir.path(), files[known].path());
         assert_eq!(found.map(|found| found.partition.topic_id), Some(ids[known]));

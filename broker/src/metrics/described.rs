@@ -91,10 +91,10 @@ metrics! {
     COLD_LOOKUPS: Gauge Number "tarn_cold_lookups_under_way" [];
     /// How long those took that have ended. Quantiles are of the last five minutes.
     COLD_LOOKUP_TIME: Summary Milliseconds "tarn_cold_lookup_ms" [];
-    /// Log directories whose disk has failed.
+    /// Log directories that are out of service: their disk has failed, or they were not there at the start.
     OFFLINE_DIRS: Gauge Number "kafka_log_logmanager_offlinelogdirectorycount" [],
         jmx "kafka.log:type=LogManager,name=OfflineLogDirectoryCount";
-    /// 1 where the disk of a log directory has failed.
+    /// 1 where a log directory is out of service; its last path, where it was not there at the start.
     DIR_OFFLINE: Gauge Truth "kafka_log_logmanager_logdirectoryoffline" ["logDirectory"],
         jmx "kafka.log:type=LogManager,name=LogDirectoryOffline";
     /// Logs of a directory that a crash left, and that are still to be recovered.

@@ -11,7 +11,7 @@ use tarn_wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use tarn_wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use tarn_wire::messages::{FetchRequest, ListOffsetsRequest};
 
-use crate::running::{Client, PATIENCE, Running};
+use crate::running::{Client, PATIENCE, Running, copy};
 
 #[test]
 fn a_log_that_could_not_be_made_is_made_once_it_can_be() {
@@ -166,6 +166,41 @@ fn a_directory_that_does_not_say_whose_it_is_and_whose_topic_is_gone_is_in_nobod
     client.create("u", 1, &[]);
     assert_eq!(client.produce("u", 1, 10).error_code, 0);
     assert_eq!(client.produce("t", 1, 10).error_code, 0);
+}
+
+#[test]
+fn a_copy_of_a_partition_under_another_name_is_put_aside_and_holds_up_no_stop_in_order() {
+    let node = Running::new("");
+    for topic in ["orders", "zz"] {
+        node.client().create(topic, 1, &[]);
+    }
+    assert_eq!(node.client().produce("orders", -1, 10).error_code, 0);
+    let files = node.stop();
+    let copies = ["orders-7", "yy-0", "zz-0"].map(|name| files.path().join(name));
+    fs::remove_dir_all(&copies[2]).expect("it is ours");
+    for copied in &copies {
+        fs::create_dir(copied).expect("there is room");
+        copy(&files.path().join("orders-0"), copied);
+    }
+    // As a crash leaves it.
+    fs::remove_file(files.path().join(".kafka_cleanshutdown")).expect("it was closed in order");
+    let node = Running::again(files.path());
+    let mut client = node.client();
+    let begun = Instant::now();
+    while client.produce("orders", 1, 10).error_code != 0 {
+        assert!(begun.elapsed() < PATIENCE, "it is not recovered");
+    }
+    assert_eq!(client.produce("zz", 1, 10).base_offset, 0, "a log of its own");
+    let files = node.stop();
+    assert!(files.path().join(".kafka_cleanshutdown").exists(), "the stop was in order");
+    let names = fs::read_dir(files.path()).expect("a directory");
+    let names = names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    let names: Vec<_> = names.collect();
+    for copied in ["orders-7", "yy-0", "zz-0"] {
+        let is_stray = |name: &&String| name.starts_with(&format!("{copied}.")) && name.ends_with("-stray");
+        let stray = names.iter().find(is_stray).unwrap_or_else(|| panic!("{copied} is kept: {names:?}"));
+        assert!(files.path().join(stray).join("00000000000000000000.log").exists());
+    }
 }
 
 /// A pipe in the place of a file: whoever opens it waits.

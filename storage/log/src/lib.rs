@@ -12,6 +12,7 @@ mod compaction;
 pub mod descriptors;
 pub mod disk;
 pub mod epochs;
+pub mod known_dirs;
 pub mod limits;
 pub mod log;
 pub mod log_dir;

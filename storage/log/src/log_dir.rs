@@ -21,6 +21,7 @@ use crate::descriptors::Descriptors;
 use crate::disk::{Disk, DiskLock, FileSystem};
 use crate::error::LogError;
 use crate::home::{DELETED_DIR_SUFFIX, Home};
+use crate::known_dirs::KnownDirs;
 use crate::meta_properties::MetaProperties;
 use crate::recovery::read_topic_id;
 use crate::removal::RemovalJob;
@@ -102,10 +103,7 @@ impl LogDir {
     ) -> Result<Arc<LogDir>, LogDirError> {
         let path = path.into();
         disk.create_dir_all(&path).map_err(|cause| LogError::io("create", &path, cause))?;
-        let lock = disk.lock(&path.join(LOCK_FILE)).map_err(|cause| match cause.kind() {
-            io::ErrorKind::WouldBlock => LogDirError::Locked { path: path.clone() },
-            _ => LogError::io("lock", &path, cause).into(),
-        })?;
+        let lock = lock(&disk, &path)?;
         let file_system = disk.file_system(&path).map_err(|cause| LogError::io("open", &path, cause))?;
         let mut dir =
             LogDir { disk, path, file_system, descriptors, properties: None, clean: None, _lock: lock };
@@ -135,6 +133,25 @@ impl LogDir {
     /// Where the disk refused.
     pub fn write_properties(&self, properties: &MetaProperties) -> Result<(), LogDirError> {
         self.write(MetaProperties::FILE_NAME, &properties.write())
+    }
+
+    /// Which directories the node has had, where its metadata log is here; `None` without the file.
+    ///
+    /// # Errors
+    /// Where the file is damaged; a caller then goes on as without it. Or the disk's refusal.
+    pub fn known_dirs(&self) -> Result<Option<KnownDirs>, LogDirError> {
+        let Some(bytes) = self.read(KnownDirs::FILE_NAME)? else { return Ok(None) };
+        let known = KnownDirs::read(&bytes)
+            .map_err(|cause| LogDirError::Checkpoint { path: self.path.join(KnownDirs::FILE_NAME), cause })?;
+        Ok(Some(known))
+    }
+
+    /// Replaces that file. Waits for the disk.
+    ///
+    /// # Errors
+    /// Where the disk refused; the old content stays.
+    pub fn write_known_dirs(&self, known: &KnownDirs) -> Result<(), LogDirError> {
+        self.write(KnownDirs::FILE_NAME, &known.write())
     }
 
     /// True where the directory was closed in order when it was last used.
@@ -297,6 +314,14 @@ impl LogDir {
         let written = self.disk.write_atomically(&path, bytes);
         Ok(written.map_err(|cause| LogError::io("write", &path, cause))?)
     }
+}
+
+/// Takes the lock of a directory, which no other process has then.
+pub(crate) fn lock(disk: &Arc<dyn Disk>, dir: &Path) -> Result<DiskLock, LogDirError> {
+    disk.lock(&dir.join(LOCK_FILE)).map_err(|cause| match cause.kind() {
+        io::ErrorKind::WouldBlock => LogDirError::Locked { path: dir.to_owned() },
+        _ => LogError::io("lock", dir, cause).into(),
+    })
 }
 
 /// The topic and partition that a directory's name says; `None` for other directories.

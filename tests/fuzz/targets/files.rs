@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tarn_log::checkpoints::{CleanShutdown, OffsetCheckpoint, PartitionMetadata};
+use tarn_log::known_dirs::KnownDirs;
 use tarn_log::meta_properties::{DirectoryId, MetaProperties};
 use tarn_log::producers::ProducerStates;
 use tarn_log::segment::txn_index::TxnIndex;
@@ -62,6 +63,7 @@ pub(crate) fn all() -> Vec<Target> {
         partition_metadata(),
         clean_shutdown(),
         meta_properties(),
+        known_dirs(),
         quorum_state(),
         producer_snapshot(),
         txn_index(),
@@ -114,6 +116,16 @@ fn clean_shutdown() -> Target {
     text("file.clean-shutdown", |input, _| Says::result(&CleanShutdown::read(&input), |_| 1))
         .seeds(seeds)
         // JSON is read into a tree: a list of zeros has 32 bytes for each two, while it doubles.
+        .memory(64, 4096)
+}
+
+fn known_dirs() -> Target {
+    let dirs =
+        [(DirectoryId(ID.0), "/a path".into()), (DirectoryId(uuid::Uuid::from_u128(1 << 90)), "é\"".into())];
+    let seeds = [KnownDirs::default(), KnownDirs(dirs.into())].map(|known| known.write());
+    text("file.known-directories", |input, _| Says::result(&KnownDirs::read(&input), |known| known.0.len()))
+        .seeds(seeds)
+        // As above.
         .memory(64, 4096)
 }
 

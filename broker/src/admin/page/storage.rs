@@ -17,9 +17,10 @@ pub(super) fn write(scraped: &Scraped<'_>, page: &mut Exposition) {
 fn directories(scraped: &Scraped<'_>, page: &mut Exposition) {
     let log_dirs = scraped.watched.node.log_dirs();
     let (failed, dirs) = (log_dirs.failed(), || log_dirs.dirs().iter().map(|dir| dir.path()));
-    page.single(metrics::OFFLINE_DIRS, failed.len());
+    page.single(metrics::OFFLINE_DIRS, failed.len() + log_dirs.missing().len());
     let mut family = page.family(metrics::DIR_OFFLINE);
     dirs().for_each(|dir| family.series(&[&text(dir)], failed.iter().any(|one| one == dir)));
+    log_dirs.missing_paths().for_each(|dir| family.series(&[&text(dir)], true));
     let mut family = page.family(metrics::LOGS_TO_RECOVER);
     for dir in dirs() {
         let waiting = scraped.cores.iter().filter_map(|core| core.to_recover.get(dir));

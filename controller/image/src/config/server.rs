@@ -1,7 +1,7 @@
 //! `server.properties`, read once at start into typed fields.
 //!
-//! Unknown keys and keys that Tarn knows but does not act on are named, not refused; a bad value is refused
-//! with its key and range; what would silently lack security is refused.
+//! Unknown keys and keys that Tarn knows but does not act on are named, not refused, but for unknown ones that begin with
+//! `tarn.`; a bad value is refused with its key and range; what would silently lack security is refused.
 
 mod admin;
 mod directories;
@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use tarn_record::ids::BrokerId;
 use thiserror::Error;
 
+use super::nearest::nearest;
 use super::table;
 use crate::effective::{StaticConfigs, cleaner};
 use crate::limits::{CORES_MAX, CPU_MAX};
@@ -222,6 +223,14 @@ pub enum ConfigError {
         /// What there is instead.
         why: &'static str,
     },
+    /// A key that begins as Tarn's own do, and is none: it is mistyped, or of another version.
+    #[error("{key} is not known; the key nearest to it is {nearest}")]
+    UnknownOwn {
+        /// The key.
+        key: String,
+        /// One that there is.
+        nearest: &'static str,
+    },
     /// Two settings that contradict each other.
     #[error("{0}")]
     Inconsistent(String),
@@ -237,6 +246,7 @@ impl ServerConfig {
             java_properties::read(text.as_bytes()).map_err(|error| ConfigError::Syntax(error.to_string()))?;
         let given: StaticConfigs = given.into_iter().collect();
         let reader = Reader::new(&given);
+        refuse_mistyped(&given)?;
         reader.check_all()?;
         let config = read(&reader, &given)?;
         let notices = notices(&given, &reader);
@@ -306,6 +316,20 @@ fn read(reader: &Reader<'_>, given: &StaticConfigs) -> Result<ServerConfig, Conf
         inter_broker_listener: names.inter_broker,
     })
 }
+
+/// Refuses keys that can only be meant for Tarn and that it does not have: a typo would change what the node does, silently.
+fn refuse_mistyped(given: &StaticConfigs) -> Result<(), ConfigError> {
+    let is_own = |key: &str| key.starts_with(OWN_PREFIX);
+    let Some(key) = given.keys().find(|key| is_own(key) && table::broker_key(key).is_none()) else {
+        return Ok(());
+    };
+    let own = table::broker_keys().map(|known| known.name).filter(|name| is_own(name));
+    let nearest = nearest(key, own).unwrap_or(OWN_PREFIX);
+    Err(ConfigError::UnknownOwn { key: key.clone(), nearest })
+}
+
+/// How the keys begin that Kafka does not have.
+const OWN_PREFIX: &str = "tarn.";
 
 fn roles(reader: &Reader<'_>) -> Result<Roles, ConfigError> {
     let roles = reader.list("process.roles")?;
@@ -613,6 +637,20 @@ mod tests {
             notices,
             [Notice::Unknown { key: "nosuch".into() }, Notice::NotActedOn { key: "num.io.threads".into() }]
         );
+    }
+
+    #[test]
+    fn an_unknown_key_of_our_own_is_refused_with_the_nearest_one() {
+        for (mistyped, meant) in [
+            ("tarn.core", "tarn.cores"),
+            ("tarn.mirror.core", "tarn.mirror.cores"),
+            ("tarn.admin.listeners", "tarn.admin.listener"),
+            ("tarn.metric.topics.max", "tarn.metrics.topics.max"),
+        ] {
+            let expected = format!("{mistyped} is not known; the key nearest to it is {meant}");
+            assert_eq!(refused(&format!("{mistyped}=0\n")), expected);
+        }
+        assert!(parse("tarncores=0\nlistener.name.tarn.cores=0\n").is_ok());
     }
 
     #[test]
