@@ -57,11 +57,15 @@ fn a_log_that_is_opened_later_holds_up_nobody_else() {
     fs::write(files.path().join("t-0").join(swap), "an interrupted compaction").expect("there is room");
     let node = Running::again_with(files.path(), "tarn.cores=0");
     let mut client = node.client();
+    let said = fs::read(node.log("t", 0).join("partition.metadata")).expect("it is there");
     let [first, second] = ["partition.metadata", "leader-epoch-checkpoint"]
         .map(|file| pipe_instead_of(&node.log("t", 0).join(file)));
     fs::remove_file(node.log("t", 0).join(swap)).expect("it is there");
     // From here on the opening is at the second, where it waits.
     drop(await_reader(&first));
+    // No pipe can be synced, as the first flush would.
+    fs::remove_file(&first).expect("it is there");
+    fs::write(&first, said).expect("there is room");
     for offset in 0..20 {
         assert_eq!(client.produce("other", -1, 10).base_offset, offset);
         assert_eq!(client.produce("t", -1, 10).error_code, ErrorCode::KAFKA_STORAGE_ERROR.0);
