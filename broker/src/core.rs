@@ -123,7 +123,8 @@ impl Core {
         spawn(Queue::Network, delete_records::keep_starts(self.clone())).detach();
         spawn(Queue::Background, delete_old_segments(self.clone())).detach();
         spawn(Queue::Background, remove_when_due(self.clone())).detach();
-        spawn(Queue::Background, placing::keep_opening(self.clone())).detach();
+        // Clients wait for it, though none of them is there: it has its share of a core that others keep busy.
+        spawn(Queue::Mirror, placing::keep_opening(self.clone())).detach();
         spawn(Queue::Background, self.clone().tick()).detach();
     }
 

@@ -67,6 +67,7 @@ async fn open_due(core: &Rc<Core>, due: Vec<TopicIdPartition>) {
             }
             None => end(core, partition),
         }
+        yield_if_needed().await;
     }
     let mut opened = open_beside(core, to_open).await.into_iter();
     for (topic, partition) in begun {
