@@ -123,7 +123,8 @@ impl Core {
         spawn(Queue::Network, delete_records::keep_starts(self.clone())).detach();
         spawn(Queue::Background, delete_old_segments(self.clone())).detach();
         spawn(Queue::Background, remove_when_due(self.clone())).detach();
-        spawn(Queue::Background, placing::keep_opening(self.clone())).detach();
+        // Clients wait for it, though none of them is there: it has its share of a core that others keep busy.
+        spawn(Queue::Mirror, placing::keep_opening(self.clone())).detach();
         spawn(Queue::Background, self.clone().tick()).detach();
     }
 
@@ -444,19 +445,19 @@ impl Core {
 
     /// Waits until the log of none of these partitions is being opened again.
     pub(crate) async fn openings_ended(&self, partitions: &[TopicIdPartition]) {
-        self.opening_ended(|under_way| partitions.contains(&under_way)).await;
+        self.opening_ended(|under_way| partitions.contains(under_way)).await;
     }
 
-    /// Has no log be opened again from now on, and waits for the one that is.
+    /// Has no log be opened again from now on, and waits for those that are.
     pub(crate) async fn stop_opening(&self) {
         self.unopened().stop();
         self.opening_ended(|_| true).await;
     }
 
-    async fn opening_ended(&self, is_meant: impl Fn(TopicIdPartition) -> bool) {
+    async fn opening_ended(&self, is_meant: impl Fn(&TopicIdPartition) -> bool) {
         loop {
             let ended = self.openings.wait();
-            if !self.unopened.borrow().under_way().is_some_and(&is_meant) {
+            if !self.unopened.borrow().under_way().iter().any(&is_meant) {
                 return;
             }
             ended.await;

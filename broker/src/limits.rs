@@ -124,6 +124,17 @@ pub const FULL_DISK_PAUSE: Duration = Duration::from_millis(500);
 /// How often to look whether a log whose end is being copied may still be cut.
 pub const COPY_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Logs that are recovered in one turn: that of a busy core comes seldom, and the disk then takes what is left of all
+/// at once.
+pub const LOGS_RECOVERED_TOGETHER: usize = 64;
+
+/// Bytes that are read of the logs of such a turn, where the first has no more: some hundredths of a second, for which
+/// the first of them waits for the last.
+pub const RECOVERED_TOGETHER_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The most logs of a turn that are synced file by file, some milliseconds each. Of more, their file system is.
+pub const RECOVERED_LOGS_SYNCED_ALONE: usize = 8;
+
 /// The first pause before a log that could not be opened or made is tried again, in milliseconds.
 pub const LOG_RETRY_MS_MIN: u64 = 1000;
 

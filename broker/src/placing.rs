@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tarn_image::{MetadataDelta, MetadataImage, TopicImage};
 use tarn_log::log_dir::LogDirError;
-use tarn_log::{FlushPolicy, Log, LogConfig, LogDir, LogError, Opening, RecoveryReport};
+use tarn_log::{FlushJob, FlushPolicy, Log, LogConfig, LogDir, LogError, Opening, RecoveryReport};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
-use tarn_runtime::{BlockingError, blocking, blocking_long, sleep, timeout, wall_clock_ms};
+use tarn_runtime::{BlockingError, blocking, sleep, wall_clock_ms};
 use tarn_wire::ErrorCode;
 use thiserror::Error;
 use tracing::{error, info, warn};
@@ -27,6 +26,10 @@ use crate::removing::Removal;
 use crate::replica::{Binding, Leadership, Replica};
 use crate::unopened::{Doomed, Rank};
 use crate::{cleaning, connections};
+
+mod turns;
+
+pub(crate) use turns::keep_opening;
 
 /// Why a partition is not in service yet.
 #[derive(Debug, Error)]
@@ -45,7 +48,7 @@ enum NotOpened {
     NoThread(#[from] BlockingError),
     /// The thread that was to open it.
     #[error("it was not read: {0}")]
-    NotRun(BlockingError),
+    NotRun(Arc<BlockingError>),
 }
 
 /// Opens every partition of the image that belongs to this core: at start-up, before it serves. What a crash left is
@@ -69,68 +72,6 @@ pub(crate) async fn open_all(core: &Rc<Core>) {
     core.openings().notify_all();
 }
 
-/// Opens the logs that a crash left, and tries again to open those that could not be opened, one after the other as
-/// their turns come, while the core serves: what recovers a log waits for the disk, and does so beside the core.
-pub(crate) async fn keep_opening(core: Rc<Core>) {
-    loop {
-        let news = core.openings().wait();
-        let queued = core.unopened().queued();
-        let due = core.unopened().begin_due(core.clock_ms());
-        if let Some(partition) = due {
-            open_again(&core, partition).await;
-            core.unopened().ended();
-            core.openings().notify_all();
-            if queued > 0 && core.unopened().queued() == 0 {
-                info!(core = core.id().0, "every log was recovered, or cannot be");
-            }
-            continue;
-        }
-        let next_due_ms = core.unopened().next_due_ms();
-        match next_due_ms {
-            None => news.await,
-            Some(due_ms) => {
-                let pause = Duration::from_millis(due_ms.saturating_sub(core.clock_ms()));
-                // Either is a reason to look again.
-                let _ = timeout(pause, news).await;
-            }
-        }
-    }
-}
-
-/// One more attempt. Whoever gives the partition up meanwhile waits until it has ended.
-async fn open_again(core: &Rc<Core>, partition: TopicIdPartition) {
-    let view = core.view();
-    let Some((topic, _)) = wanted(core, &view, partition) else {
-        core.unopened().forget(partition);
-        return;
-    };
-    if core.node().log_dirs().is_in_failed(&topic.name, partition) {
-        return core.unopened().keep_out(partition);
-    }
-    let (log_dirs, name) = (core.node().log_dirs(), topic.name.clone());
-    let opened = match make_way(core, topic, partition).await {
-        Ok(()) => {
-            log_dirs.begin_opening(&name, partition);
-            open_log_beside(core, topic, partition).await
-        }
-        Err(in_the_way) => Err(in_the_way),
-    };
-    // As the metadata says by now.
-    let view = core.view();
-    match wanted(core, &view, partition) {
-        Some((topic, leadership)) => {
-            let opened = opened.map(|log| replica(core, topic, partition, leadership, log));
-            keep_or_say(core, topic, partition, opened);
-        }
-        None => {
-            core.unopened().forget(partition);
-        }
-    }
-    let doomed = core.unopened().take_doomed();
-    doomed.iter().for_each(|doomed| delete_closed(core, doomed));
-    log_dirs.end_opening(&name, partition);
-}
-
 /// The topic of a partition that this broker leads, and how.
 fn wanted<'a>(
     core: &Rc<Core>,
@@ -150,13 +91,16 @@ async fn open_or_queue(
     leadership: Leadership,
 ) {
     if core.node().log_dirs().is_to_be_recovered(&topic.name, partition.partition) {
-        let rank = if is_internal(&topic.name) { Rank::Internal } else { Rank::Ordinary };
-        core.unopened().queue(partition, rank);
+        core.unopened().queue(partition, rank(topic));
     } else if is_held(core, topic, partition) {
         core.unopened().postpone(partition, core.clock_ms());
     } else {
         open_or_say(core, topic, partition, leadership).await;
     }
+}
+
+fn rank(topic: &TopicImage) -> Rank {
+    if is_internal(&topic.name) { Rank::Internal } else { Rank::Ordinary }
 }
 
 /// Opens a partition at once: at the start, or a new one.
@@ -388,31 +332,46 @@ fn log_to_open(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition)
     ToOpen { topic: topic.name.clone(), topic_id: topic.id, partition, dir, found, config, flushes_first }
 }
 
+/// A log that was opened, with what has to be done before it serves.
+struct Unflushed {
+    log: Log,
+    high_watermark: Offset,
+    flushes_first: bool,
+    /// What was read of it.
+    read_bytes: u64,
+}
+
+impl Unflushed {
+    /// What is not on the disk is not committed, and a log that serves already must not end earlier than it did.
+    fn job(&mut self) -> Option<FlushJob> {
+        let is_due = self.flushes_first && self.log.unflushed_bytes() > 0;
+        if is_due { self.log.flush_batches_job() } else { None }
+    }
+}
+
 /// Opens a log, or makes one where there is none; with its high watermark. May take as long as reading all of it.
 fn open_log(to_open: ToOpen) -> Result<(Log, Offset), NotOpened> {
+    let opened = open_unflushed(u64::MAX, to_open)?;
+    let mut opened = opened.expect("there is no log of more bytes");
+    if let Some(job) = opened.job() {
+        opened.log.flushed(job.run()?)?;
+    }
+    Ok((opened.log, opened.high_watermark))
+}
+
+/// The same where no more than so many bytes of it are to be read; else `None`. It is not flushed.
+fn open_unflushed(bytes: u64, to_open: ToOpen) -> Result<Option<Unflushed>, NotOpened> {
     let ToOpen { topic, topic_id, partition, dir, found, config, flushes_first } = to_open;
     let (index, now) = (partition.partition, Timestamp(wall_clock_ms()));
     let Some(found) = found else {
-        return Ok((Log::create(&dir, &topic, index, topic_id, config, now)?, Offset(0)));
+        let log = Log::create(&dir, &topic, index, topic_id, config, now)?;
+        return Ok(Some(Unflushed { log, high_watermark: Offset(0), flushes_first, read_bytes: 0 }));
     };
-    let (mut log, report) = Log::open(&dir, &topic, index, config, found.opening, now)?;
+    let opened = Log::open_within(bytes, &dir, &topic, index, config, found.opening, now)?;
+    let Some((log, report)) = opened else { return Ok(None) };
     tell_recovery(&topic, partition, &found.opening, &report, log.end());
-    if log.unflushed_bytes() > 0 && flushes_first {
-        // What is not on the disk is not committed, and a log that serves already must not end earlier than it did.
-        let job = log.flush_batches_job();
-        job.map_or(Ok(()), |job| log.flushed(job.run()?))?;
-    }
-    Ok((log, found.high_watermark))
-}
-
-/// The same beside the core, which goes on.
-async fn open_log_beside(
-    core: &Rc<Core>,
-    topic: &TopicImage,
-    partition: TopicIdPartition,
-) -> Result<(Log, Offset), NotOpened> {
-    let to_open = log_to_open(core, topic, partition);
-    blocking_long(move || open_log(to_open)).await.map_err(NotOpened::NotRun)?
+    let (high_watermark, read_bytes) = (found.high_watermark, report.checked_bytes);
+    Ok(Some(Unflushed { log, high_watermark, flushes_first, read_bytes }))
 }
 
 /// The replica on a log that was opened, under the rules in force.

@@ -28,9 +28,9 @@ pub struct Unopened {
     by_due: BTreeSet<(u64, TopicIdPartition)>,
     /// How many wait for their first turn.
     queued: usize,
-    under_way: Option<TopicIdPartition>,
-    /// What is to become of the log whose opening is under way.
-    doomed: Option<Doomed>,
+    under_way: BTreeSet<TopicIdPartition>,
+    /// Those of the logs whose opening is under way that are to be deleted after it.
+    doomed: Vec<Doomed>,
     is_over: bool,
 }
 
@@ -133,7 +133,7 @@ impl Unopened {
 
     /// The logs whose first turn has not come yet, or is under way.
     pub fn to_recover(&self) -> Vec<TopicIdPartition> {
-        if self.queued == 0 && self.under_way.is_none() {
+        if self.queued == 0 && self.under_way.is_empty() {
             return Vec::new();
         }
         let is_first = |attempts: &Attempts| attempts.made == 0;
@@ -159,44 +159,60 @@ impl Unopened {
         self.attempts.contains_key(&partition)
     }
 
-    /// Begins an attempt of the partition that is due for the longest time; `failed` gives it its next turn.
-    /// The attempt is under way until `ended`, and no other begins.
-    pub fn begin_due(&mut self, now_ms: u64) -> Option<TopicIdPartition> {
-        let &(due_ms, partition) = self.by_due.first()?;
-        if due_ms > now_ms || self.is_over || self.under_way.is_some() {
-            return None;
+    /// Begins an attempt of the partition that is due for the longest time, and where that is its first, of up to `most`
+    /// of those whose first is due after it. `failed` gives each its next turn. An attempt is under way until `ended`, and
+    /// no other begins before all have.
+    pub fn begin_due(&mut self, now_ms: u64, most: usize) -> Vec<TopicIdPartition> {
+        let mut begun = Vec::new();
+        if self.is_over || !self.under_way.is_empty() {
+            return begun;
         }
-        self.by_due.pop_first();
-        if let Some(attempts) = self.attempts.get_mut(&partition) {
-            self.queued -= usize::from(attempts.is_queued());
-            attempts.due_ms = None;
+        while begun.len() < most
+            && let Some(&(due_ms, partition)) = self.by_due.first()
+            && due_ms <= now_ms
+        {
+            let is_queued = self.attempts.get(&partition).is_some_and(Attempts::is_queued);
+            // What has failed before may fail with all that is tried together with it.
+            if !is_queued && !begun.is_empty() {
+                break;
+            }
+            self.by_due.pop_first();
+            self.queued -= usize::from(is_queued);
+            if let Some(attempts) = self.attempts.get_mut(&partition) {
+                attempts.due_ms = None;
+            }
+            begun.push(partition);
+            if !is_queued {
+                break;
+            }
         }
-        self.under_way = Some(partition);
-        Some(partition)
+        self.under_way.extend(&begun);
+        begun
     }
 
-    /// The attempt that was under way has ended.
-    pub fn ended(&mut self) {
-        (self.under_way, self.doomed) = (None, None);
+    /// An attempt that was under way has ended.
+    pub fn ended(&mut self, partition: TopicIdPartition) {
+        self.under_way.remove(&partition);
     }
 
     /// A partition was deleted. True where its log is being opened, and so is to be deleted when that has ended.
     pub fn doom(&mut self, doomed: &Doomed) -> bool {
-        let is_under_way = self.under_way == Some(doomed.partition);
+        let is_under_way = self.under_way.contains(&doomed.partition);
         if is_under_way {
-            self.doomed = Some(doomed.clone());
+            self.doomed.push(doomed.clone());
         }
         is_under_way
     }
 
-    /// The log whose opening is about to end, where it was deleted meanwhile.
-    pub fn take_doomed(&mut self) -> Option<Doomed> {
-        self.doomed.take()
+    /// What is to become of a log whose opening is about to end, where it was deleted meanwhile.
+    pub fn take_doomed(&mut self, partition: TopicIdPartition) -> Option<Doomed> {
+        let number = self.doomed.iter().position(|doomed| doomed.partition == partition)?;
+        Some(self.doomed.swap_remove(number))
     }
 
-    /// The partition whose log is being opened.
-    pub fn under_way(&self) -> Option<TopicIdPartition> {
-        self.under_way
+    /// The partitions whose logs are being opened.
+    pub fn under_way(&self) -> &BTreeSet<TopicIdPartition> {
+        &self.under_way
     }
 
     /// No attempt begins any more: the core stops.
@@ -228,11 +244,11 @@ mod tests {
             assert_eq!(unopened.failed(p(0), now_ms), made);
             let due_ms = unopened.next_due_ms().expect("it waits");
             pauses.push((due_ms - now_ms) / LOG_RETRY_MS_MIN);
-            assert_eq!(unopened.begin_due(due_ms - 1), None);
-            assert_eq!(unopened.begin_due(due_ms), Some(p(0)));
-            assert_eq!(unopened.begin_due(u64::MAX), None, "it is under way");
-            assert_eq!(unopened.under_way(), Some(p(0)));
-            unopened.ended();
+            assert_eq!(begin(&mut unopened, due_ms - 1), None);
+            assert_eq!(begin(&mut unopened, due_ms), Some(p(0)));
+            assert_eq!(begin(&mut unopened, u64::MAX), None, "it is under way");
+            assert_eq!(unopened.under_way(), &BTreeSet::from([p(0)]));
+            unopened.ended(p(0));
             now_ms = due_ms;
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
@@ -249,10 +265,10 @@ mod tests {
         }
         unopened.forget(p(2));
         assert!(!unopened.contains(p(2)));
-        assert_eq!(unopened.begin_due(LOG_RETRY_MS_MIN + 10), Some(p(1)));
-        unopened.ended();
-        assert_eq!(unopened.begin_due(LOG_RETRY_MS_MIN + 10), None);
-        assert_eq!(unopened.begin_due(u64::MAX), Some(p(0)), "once, after its second failure");
+        assert_eq!(begin(&mut unopened, LOG_RETRY_MS_MIN + 10), Some(p(1)));
+        unopened.ended(p(1));
+        assert_eq!(begin(&mut unopened, LOG_RETRY_MS_MIN + 10), None);
+        assert_eq!(begin(&mut unopened, u64::MAX), Some(p(0)), "once, after its second failure");
         assert_eq!(unopened.next_due_ms(), None);
     }
 
@@ -262,14 +278,15 @@ mod tests {
         for partition in 0..3 {
             unopened.failed(p(partition), 0);
         }
-        assert_eq!(unopened.begin_due(u64::MAX), Some(p(0)));
+        assert_eq!(begin(&mut unopened, u64::MAX), Some(p(0)));
         unopened.forget(p(0));
-        assert_eq!((unopened.begin_due(u64::MAX), unopened.under_way()), (None, Some(p(0))), "it goes on");
-        unopened.ended();
-        assert_eq!(unopened.begin_due(u64::MAX), Some(p(1)));
+        assert_eq!(begin(&mut unopened, u64::MAX), None);
+        assert!(unopened.under_way().contains(&p(0)), "it goes on");
+        unopened.ended(p(0));
+        assert_eq!(begin(&mut unopened, u64::MAX), Some(p(1)));
         unopened.stop();
-        unopened.ended();
-        assert_eq!((unopened.begin_due(u64::MAX), unopened.next_due_ms()), (None, None));
+        unopened.ended(p(1));
+        assert_eq!((begin(&mut unopened, u64::MAX), unopened.next_due_ms()), (None, None));
     }
 
     #[test]
@@ -278,10 +295,11 @@ mod tests {
         let doomed = |partition| Doomed { topic: "t".into(), partition: p(partition), delay_ms: 7 };
         unopened.failed(p(0), 0);
         assert!(!unopened.doom(&doomed(0)), "it is not being opened");
-        assert_eq!(unopened.begin_due(u64::MAX), Some(p(0)));
+        assert_eq!(begin(&mut unopened, u64::MAX), Some(p(0)));
         assert!(!unopened.doom(&doomed(1)) && unopened.doom(&doomed(0)));
-        assert_eq!((unopened.take_doomed(), unopened.take_doomed()), (Some(doomed(0)), None));
-        unopened.ended();
+        assert_eq!(unopened.take_doomed(p(1)), None);
+        assert_eq!((unopened.take_doomed(p(0)), unopened.take_doomed(p(0))), (Some(doomed(0)), None));
+        unopened.ended(p(0));
     }
 
     #[test]
@@ -294,8 +312,8 @@ mod tests {
         assert_eq!(unopened.to_recover(), [p(1), p(2)]);
         assert!(unopened.has_failed(p(0)) && !unopened.has_failed(p(1)) && unopened.contains(p(1)));
         for expected in [p(2), p(1), p(0)] {
-            assert_eq!(unopened.begin_due(u64::MAX), Some(expected));
-            unopened.ended();
+            assert_eq!(begin(&mut unopened, u64::MAX), Some(expected));
+            unopened.ended(expected);
         }
         assert_eq!(unopened.queued(), 0);
         unopened.failed(p(1), 0);
@@ -315,15 +333,45 @@ mod tests {
         unopened.queue(p(1), Rank::Ordinary);
         assert_eq!((unopened.queued(), unopened.len(), unopened.offline()), (1, 2, 0));
         for (now_ms, expected) in [(9, p(1)), (10, p(0))] {
-            assert_eq!(unopened.begin_due(now_ms), Some(expected));
-            unopened.ended();
+            assert_eq!(begin(&mut unopened, now_ms), Some(expected));
+            unopened.ended(expected);
         }
         unopened.postpone(p(0), 20);
-        assert_eq!((unopened.queued(), unopened.has_failed(p(0)), unopened.begin_due(19)), (0, false, None));
+        assert_eq!(
+            (unopened.queued(), unopened.has_failed(p(0)), begin(&mut unopened, 19)),
+            (0, false, None)
+        );
         unopened.failed(p(0), 20);
         assert!(unopened.has_failed(p(0)));
         unopened.postpone(p(0), 30);
         assert_eq!((unopened.has_failed(p(0)), unopened.forget(p(0)), unopened.len()), (true, 1, 1));
+    }
+
+    #[test]
+    fn what_a_crash_left_is_opened_many_at_a_time_and_what_has_failed_alone() {
+        let mut unopened = Unopened::default();
+        unopened.failed(p(8), 0);
+        unopened.failed(p(9), 0);
+        (0..5).for_each(|partition| unopened.queue(p(partition), Rank::Ordinary));
+        unopened.queue(p(5), Rank::Internal);
+        assert_eq!(unopened.begin_due(u64::MAX, 4), [p(5), p(0), p(1), p(2)]);
+        assert_eq!((unopened.queued(), unopened.to_recover().len()), (2, 6));
+        unopened.queue(p(2), Rank::Ordinary);
+        for partition in [0, 1, 5] {
+            unopened.forget(p(partition));
+            unopened.ended(p(partition));
+            assert!(unopened.begin_due(u64::MAX, 4).is_empty(), "not before all have ended");
+        }
+        unopened.ended(p(2));
+        assert_eq!(unopened.begin_due(u64::MAX, 4), [p(2), p(3), p(4)], "what was put back has another turn");
+        (2..5).for_each(|partition| unopened.ended(p(partition)));
+        assert_eq!(unopened.begin_due(u64::MAX, 4), [p(8)]);
+        unopened.ended(p(8));
+        assert_eq!(unopened.begin_due(u64::MAX, 4), [p(9)]);
+    }
+
+    fn begin(unopened: &mut Unopened, now_ms: u64) -> Option<TopicIdPartition> {
+        unopened.begin_due(now_ms, 1).pop()
     }
 
     fn p(partition: i32) -> TopicIdPartition {

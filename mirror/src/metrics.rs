@@ -190,9 +190,18 @@ impl MeasuredMirror {
         }
     }
 
+    /// Adds a partition of a topic that was stopped for good: nobody here looks after it any more.
+    pub fn add_stopped(&mut self) {
+        self.count(MirrorState::Stopped);
+    }
+
+    fn count(&mut self, state: MirrorState) {
+        self.states[state.to_byte() as usize] += 1;
+    }
+
     /// Adds a partition. One that is not mirrored has no lag.
     pub fn add(&mut self, topic: &str, partition: i32, standing: &Standing, each: Each) {
-        self.states[standing.state.to_byte() as usize] += 1;
+        self.count(standing.state);
         standing.reason.into_iter().for_each(|reason| self.reasons[reason as usize] += 1);
         if matches!(standing.state, MirrorState::Stopped | MirrorState::Paused) {
             return;

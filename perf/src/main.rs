@@ -14,6 +14,7 @@ mod open_loop;
 mod peers;
 mod program;
 mod runs;
+mod workplace;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -388,7 +389,7 @@ impl Shared {
             root: absolute(&self.root)?,
             tarn: absolute(&self.tarn)?,
             kit: absolute(&self.kit)?,
-            work: absolute(&self.work)?,
+            work: workplace::take(&absolute(&self.work)?)?,
             ..self
         })
     }

@@ -119,7 +119,9 @@ fn what_is_mirrored_and_how_far_it_is_behind_is_told() {
     let silence = |page: &str| value(page, "tarn_mirror_last_fetch_age_ms_max{mirror=\"dr\"}");
     until("the silence of the source grows", SOON, || silence(&scrape(admin)) > 2000);
     // Whoever met it first: the fetches, or, where the source had handed its partitions back, the next look for them.
-    until("the broken link is counted", SOON, || value(&scrape(admin), "tarn_mirror_link_failures_total") > 0);
+    until("the broken link is counted", SOON, || {
+        value(&scrape(admin), "tarn_mirror_link_failures_total") > 0
+    });
 }
 
 fn produce(to: &Tarn, records: u32) {

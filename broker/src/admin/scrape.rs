@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use tarn_image::MetadataImage;
+use tarn_image::{DesiredState, MetadataImage};
 use tarn_log::Descriptors;
 use tarn_metrics::{Durations, Recent, Timer};
 use tarn_mirror::metrics::{Each, MeasuredMirror};
@@ -149,6 +149,8 @@ fn measure_mirrors(node: &Node, image: &MetadataImage, each: Each) -> Vec<Measur
             image.bindings().topics_of(name).filter_map(|topic| image.topics().by_name(topic)).collect();
         let mut measured = MeasuredMirror::new(name, topics.len(), manager.tasks(name));
         for topic in topics {
+            let binding = image.bindings().of(&topic.name);
+            let is_stopped = binding.is_some_and(|binding| binding.desired == DesiredState::Stopped);
             let partitions: Vec<_> = topic
                 .partitions
                 .iter()
@@ -157,8 +159,12 @@ fn measure_mirrors(node: &Node, image: &MetadataImage, each: Each) -> Vec<Measur
                 .collect();
             for some in partitions.chunks(limits::MIRROR_PARTITIONS_MEASURED_AT_ONCE) {
                 for (partition, standing) in some.iter().zip(manager.offsets(name, some)) {
-                    if let Some(standing) = standing {
-                        measured.add(&topic.name, partition.partition.0, &standing, each);
+                    match standing {
+                        Some(standing) => {
+                            measured.add(&topic.name, partition.partition.0, &standing, each);
+                        }
+                        None if is_stopped => measured.add_stopped(),
+                        None => {}
                     }
                 }
             }

@@ -11,7 +11,8 @@ use tarn_wire::messages::describe_log_dirs_request::DescribableLogDirTopic;
 use tarn_wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use tarn_wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use tarn_wire::messages::{
-    DeleteRecordsRequest, DescribeLogDirsRequest, FetchRequest, ListOffsetsRequest, StopMirrorTopicsRequest,
+    DeleteRecordsRequest, DescribeLogDirsRequest, FetchRequest, FetchResponse, ListOffsetsRequest,
+    StopMirrorTopicsRequest,
 };
 
 use crate::mirrored::{Source, await_state, topic_id};
@@ -135,6 +136,40 @@ fn the_directory_of_a_deleted_topic_goes_after_its_delay_and_by_the_next_start()
 }
 
 #[test]
+fn an_answer_that_is_being_sent_is_finished_whatever_is_deleted_meanwhile() {
+    let node = Running::new("");
+    let mut admin = node.client();
+    for (way, wait) in
+        [(Deletion::OfRecords, "the segments to go"), (Deletion::OfTopic, "the directory to go")]
+    {
+        admin.create("t", 1, &[("segment.bytes", "4194304"), ("file.delete.delay.ms", "0")]);
+        for _ in 0..LARGE {
+            assert_eq!(admin.produce("t", -1, 1_000_000).error_code, 0);
+        }
+        let mut consumer = node.client();
+        let whole = consumer.call(12, &fetch_of_all());
+        let records = |answer: &FetchResponse| answer.responses[0].partitions[0].records.clone();
+        assert!(records(&whole).is_some_and(|records| records.len() > 30_000_000), "more than sockets hold");
+        consumer.send(12, &fetch_of_all());
+        assert_eq!(consumer.stream().peek(&mut [0]).ok(), Some(1), "it is being sent");
+        match way {
+            Deletion::OfRecords => assert_eq!(delete_records(&mut admin, "t", HIGH_WATERMARK).1, 0),
+            Deletion::OfTopic => admin.delete("t"),
+        }
+        let first = node.log("t", 0).join("00000000000000000000.log");
+        let is_gone = || {
+            let waits = first.with_extension("log.deleted");
+            !first.exists() && !waits.exists() && deleted(&directory(&node), "t").is_empty()
+        };
+        until(wait, is_gone);
+        assert!(records(&consumer.receive::<FetchRequest>(12)) == records(&whole), "{wait}");
+        if way == Deletion::OfRecords {
+            admin.delete("t");
+        }
+    }
+}
+
+#[test]
 fn what_is_mirrored_is_deleted_by_nobody_here_until_it_is_stopped() {
     let (source, node) = Source::mirrored();
     let mut client = node.client();
@@ -174,6 +209,23 @@ fn log_dirs_are_described_with_what_is_in_them() {
     assert_eq!((topics.len(), topics[0].partitions.len()), (1, 1));
     assert_eq!(topics[0].partitions[0].partition_index, 3);
     assert_eq!(some.results[0].total_bytes, -1, "version 1 does not say it");
+}
+
+/// What goes while somebody reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deletion {
+    OfRecords,
+    OfTopic,
+}
+
+/// Records of 1 MB in a topic that is read in one answer.
+const LARGE: usize = 32;
+
+fn fetch_of_all() -> FetchRequest {
+    let mut fetch = waiting_at(0);
+    (fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes) = (0, 1, 50_000_000);
+    fetch.topics[0].partitions[0].partition_max_bytes = 50_000_000;
+    fetch
 }
 
 /// A client of a node whose topic `t` has so many records.

@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 
 use tarn_wire::ErrorCode;
 use tarn_wire::messages::fetch_request::{FetchPartition, FetchTopic};
-use tarn_wire::messages::{FetchRequest, MetadataRequest};
+use tarn_wire::messages::{
+    DescribeClusterMirrorsRequest, FetchRequest, MetadataRequest, StopMirrorTopicsRequest,
+};
 
-use crate::running::{PATIENCE, Running, produce, refusal_on_formatted, until};
+use crate::mirrored::Source;
+use crate::running::{Client, PATIENCE, Running, produce, refusal_on_formatted, until};
 
 const ADMIN: &str = "tarn.admin.listener=127.0.0.1:0\n";
 
@@ -226,6 +229,40 @@ fn beyond_the_configured_numbers_topics_and_partitions_have_no_series_of_their_o
 }
 
 #[test]
+fn what_has_left_a_mirror_is_counted_in_the_state_that_is_described() {
+    let (source, node) = Source::mirrored_with(ADMIN);
+    let mut client = node.client();
+    let described = |client: &mut Client| {
+        let request = DescribeClusterMirrorsRequest {
+            mirror_names: None,
+            topics: None,
+            response_partition_limit: 10,
+            ..Default::default()
+        };
+        let answer = client.call(0, &request);
+        let counts = answer.mirrors[0].state_counts.iter();
+        counts.map(|count| (count.state_value.to_string(), count.partitions)).collect::<Vec<_>>()
+    };
+    let counted = |state| {
+        let page = Page::of(&node);
+        page.value("tarn_mirror_partitions", &[("mirror", "m"), ("state", state)])
+    };
+    until("it mirrors", || described(&mut client) == [("MIRRORING".to_owned(), 1)]);
+    assert_eq!((counted("MIRRORING"), counted("STOPPED")), (1.0, 0.0));
+    let stop =
+        StopMirrorTopicsRequest { mirror_name: "m".into(), patterns: vec!["t".into()], ..Default::default() };
+    assert_eq!(client.call(0, &stop).error_code, 0);
+    until("it is stopped", || described(&mut client) == [("STOPPED".to_owned(), 1)]);
+    until("nobody looks after it", || counted("STOPPED") == 1.0 && counted("STOPPING") == 0.0);
+    assert_eq!(counted("MIRRORING"), 0.0);
+    drop(source);
+    let again = Running::again_with(node.stop().path(), ADMIN);
+    let stopped = [("mirror", "m"), ("state", "STOPPED")];
+    assert_eq!(described(&mut again.client()), [("STOPPED".to_owned(), 1)]);
+    assert_eq!(Page::of(&again).value("tarn_mirror_partitions", &stopped), 1.0, "a start changes nothing");
+}
+
+#[test]
 fn health_and_readiness_are_told_and_all_else_is_refused() {
     let node = Running::new(ADMIN);
     for (request, status) in [
@@ -290,6 +327,14 @@ fn fetch(topic: &str) -> FetchRequest {
     };
     let topic = FetchTopic { topic: topic.into(), partitions: vec![partition], ..FetchTopic::default() };
     FetchRequest { max_bytes: 1 << 20, session_epoch: -1, topics: vec![topic], ..FetchRequest::default() }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "waiting for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Sends this and reads to the end.

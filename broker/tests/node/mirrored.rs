@@ -17,9 +17,14 @@ pub(crate) struct Source(Running);
 impl Source {
     /// It, and a node that mirrors it as `m` from now on.
     pub(crate) fn mirrored() -> (Source, Running) {
+        Source::mirrored_with("")
+    }
+
+    /// The same, where the node has more in its configuration.
+    pub(crate) fn mirrored_with(more: &str) -> (Source, Running) {
         let source = Source(Running::of_cluster("c291cmNlc291cmNlc291cg", ""));
         source.0.client().create("t", 1, &[]);
-        let node = Running::new("");
+        let node = Running::new(more);
         source.begin(&node);
         (source, node)
     }

@@ -57,8 +57,8 @@ fn a_log_that_is_opened_later_holds_up_nobody_else() {
     fs::write(files.path().join("t-0").join(swap), "an interrupted compaction").expect("there is room");
     let node = Running::again_with(files.path(), "tarn.cores=0");
     let mut client = node.client();
-    let [first, second] = ["partition.metadata", "leader-epoch-checkpoint"]
-        .map(|file| Held::new(node.log("t", 0).join(file)));
+    let [first, second] =
+        ["partition.metadata", "leader-epoch-checkpoint"].map(|file| Held::new(node.log("t", 0).join(file)));
     fs::remove_file(node.log("t", 0).join(swap)).expect("it is there");
     // From here on the opening is at the second, where it waits.
     first.let_go();
@@ -80,8 +80,8 @@ fn a_topic_is_deleted_once_its_log_is_not_being_opened_any_more() {
     let swap = "00000000000000000000.log.swap";
     fs::write(files.path().join("t-0").join(swap), "an interrupted compaction").expect("there is room");
     let node = Running::again_with(files.path(), "tarn.cores=0");
-    let [first, second] = ["partition.metadata", "leader-epoch-checkpoint"]
-        .map(|file| Held::new(node.log("t", 0).join(file)));
+    let [first, second] =
+        ["partition.metadata", "leader-epoch-checkpoint"].map(|file| Held::new(node.log("t", 0).join(file)));
     fs::remove_file(node.log("t", 0).join(swap)).expect("it is there");
     first.let_go();
     std::thread::scope(|scope| {

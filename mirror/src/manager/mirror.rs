@@ -137,7 +137,12 @@ impl Mirror {
 
     /// A mirror whose configuration cannot be used. It mirrors nothing and asks no source; what is to be paused or
     /// stopped is.
-    pub(super) fn unusable(life: Life, configs: &ConfigMap, own_cluster_id: String, shared: &Shared) -> Mirror {
+    pub(super) fn unusable(
+        life: Life,
+        configs: &ConfigMap,
+        own_cluster_id: String,
+        shared: &Shared,
+    ) -> Mirror {
         let nowhere = stored([(BOOTSTRAP_SERVERS, Some("unusable.invalid:1"))]);
         let mirror = nowhere.and_then(|nowhere| Mirror::new(life, &nowhere, own_cluster_id, shared));
         let mirror = mirror.expect("an address alone is a whole configuration");

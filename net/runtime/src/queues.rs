@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 pub enum Queue {
     /// Connections, and whatever a client waits for.
     Network,
-    /// Mirror fetchers and replication: half the network's share.
+    /// Mirror fetchers and replication, and what brings partitions into service: half the network's share.
     Mirror,
     /// Work nobody waits for, a tenth of the network's share. It must call `yield_if_needed`.
     Background,

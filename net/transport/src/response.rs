@@ -29,9 +29,12 @@ use crate::progress::Progress;
 /// Why a frame was not written. The connection is of no further use.
 #[derive(Debug, Error)]
 pub(crate) enum WriteError {
-    /// A range was truncated or deleted under the reader.
+    /// A range was truncated under the reader.
     #[error("{len} bytes at {position} of {range} were truncated while they were being sent")]
     Truncated { range: String, position: u64, len: u32 },
+    /// The file was removed before it was opened: of what was deleted, answers are finished that come that far in time.
+    #[error("{len} bytes at {position} of {range} were deleted, and removed before they were sent")]
+    Removed { range: String, position: u64, len: u32 },
     /// A range could not be opened or read.
     #[error("{len} bytes at {position} of {range} cannot be read: {cause}")]
     Unreadable { range: String, position: u64, len: u32, cause: io::Error },
@@ -227,11 +230,55 @@ fn truncated(part: &FilePart) -> WriteError {
     WriteError::Truncated { range: format!("{range:?}"), position: *position, len: *len }
 }
 
-/// A file that ends too early was truncated under us; anything else is the file's own fault.
+/// A file that ends too early was truncated under us, and one that is not there was deleted; anything else is the
+/// file's own fault.
 fn unreadable(part: &FilePart, cause: io::Error) -> WriteError {
-    if cause.kind() == io::ErrorKind::UnexpectedEof {
+    if cause.kind() == io::ErrorKind::UnexpectedEof || !part.range.is_current() {
         return truncated(part);
     }
     let FilePart { range, position, len } = part;
-    WriteError::Unreadable { range: format!("{range:?}"), position: *position, len: *len, cause }
+    let (range, position, len) = (format!("{range:?}"), *position, *len);
+    match cause.kind() {
+        io::ErrorKind::NotFound => WriteError::Removed { range, position, len },
+        _ => WriteError::Unreadable { range, position, len, cause },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt;
+    use tarn_wire::FileRange;
+
+    struct Gone {
+        is_current: bool,
+    }
+
+    impl fmt::Debug for Gone {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("orders-3, segment 42")
+        }
+    }
+
+    impl FileRange for Gone {
+        fn open(&self) -> io::Result<Arc<File>> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+
+        fn is_current(&self) -> bool {
+            self.is_current
+        }
+    }
+
+    #[test]
+    fn what_was_deleted_is_not_called_truncated_nor_the_other_way_round() {
+        let told = |is_current| {
+            let part = FilePart { range: Arc::new(Gone { is_current }), position: 7, len: 10 };
+            let cause = part.range.open().err().unwrap_or_else(|| io::ErrorKind::Other.into());
+            unreadable(&part, cause).to_string()
+        };
+        let bytes = "10 bytes at 7 of orders-3, segment 42 were";
+        assert_eq!(told(true), format!("{bytes} deleted, and removed before they were sent"));
+        assert_eq!(told(false), format!("{bytes} truncated while they were being sent"));
+    }
 }

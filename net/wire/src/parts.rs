@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// A file that a response may be sent from; a segment of a log.
+/// A file that a response may be sent from; a segment of a log. How it is written out, `Debug`, is what is told where it
+/// cannot be sent: a few words.
 pub trait FileRange: Send + Sync + Debug {
     /// The open file. The descriptor comes out of the node's budget while the `Arc` lives.
     ///
@@ -31,8 +32,7 @@ pub trait FileRange: Send + Sync + Debug {
         0
     }
 
-    /// Whether the bytes are still what they were: false once they were truncated or deleted under the
-    /// reader, when the sender must close the connection rather than send others in their place.
+    /// Whether the bytes are still what they were: false once they were truncated under the reader, when the sender must close the connection rather than send others in their place.
     fn is_current(&self) -> bool;
 }
 

@@ -150,7 +150,7 @@ impl SegmentFile {
         if let Some(open) = &*slot {
             return Ok(open.clone());
         }
-        let opened = source.open(self.home.disk.as_ref(), &self.path(), Open::ReadWrite)?;
+        let opened = self.home.open_to_read(source, || self.name())?;
         *slot = Some(opened.clone());
         drop(slot);
         self.home.descriptors.admit(self);
@@ -159,6 +159,11 @@ impl SegmentFile {
 
     /// Where the file is.
     pub fn path(&self) -> PathBuf {
+        self.home.now_at(self.name())
+    }
+
+    /// Where it was while its partition was not deleted.
+    fn name(&self) -> PathBuf {
         match self.retired.load(Ordering::Acquire) {
             IN_PLACE => self.home.file(self.base, Kind::Log),
             RETIRED => self.home.deleted(self.base, Kind::Log),
@@ -176,7 +181,7 @@ impl SegmentFile {
         position + u64::from(len) <= self.current_bytes.load(Ordering::Acquire)
     }
 
-    /// Says that bytes from `position` on are no longer part of the log.
+    /// Says that bytes from `position` on are no longer part of the log, because of a truncation.
     pub(crate) fn cut_at(&self, position: u64) {
         self.current_bytes.fetch_min(position, Ordering::AcqRel);
     }

@@ -1,16 +1,17 @@
 //! Where one partition lives: its directory, the disk it is on and the node's budget of descriptors.
 //!
 //! Shared by the log and by every file that a plan or a job of it names, on any thread. It does not
-//! change: a partition that moves gets a new home.
+//! change: a partition that moves gets a new home. But once it is deleted its files are in a directory of another
+//! name until they are removed, and who reads them goes on there.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 
 use tarn_record::{Offset, TopicId};
 
 use crate::descriptors::Descriptors;
-use crate::disk::{Disk, FileSystem, Open};
+use crate::disk::{Disk, DiskFile, FileSystem, Open, ReadFrom};
 use crate::error::LogError;
 
 /// The directory of one partition.
@@ -20,6 +21,9 @@ pub(crate) struct Home {
     pub(crate) file_system: Arc<dyn FileSystem>,
     pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) path: PathBuf,
+    /// What the directory is called since the partition was deleted. Held while a file in it is opened to be read: once it
+    /// is renamed another topic's directory may have its name.
+    pub(crate) deleted_as: RwLock<Option<Box<Path>>>,
 }
 
 /// The kinds of files that a segment has.
@@ -101,6 +105,37 @@ impl Home {
         Arc::as_ptr(&self.file_system).cast::<()>() as usize
     }
 
+    /// The partition as its directory names it: `topic-0`.
+    pub(crate) fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Opens a file of the directory, also where the partition was deleted since; `path` is asked once the directory keeps
+    /// its name for as long as that takes.
+    ///
+    /// # Errors
+    /// The system's; `WouldBlock` from memory also while the directory is being renamed.
+    pub(crate) fn open_to_read(
+        &self,
+        source: ReadFrom,
+        path: impl FnOnce() -> PathBuf,
+    ) -> io::Result<Arc<dyn DiskFile>> {
+        let deleted_as = match source {
+            ReadFrom::Disk => self.deleted_as.read().unwrap_or_else(PoisonError::into_inner),
+            ReadFrom::Memory => match self.deleted_as.try_read() {
+                Ok(held) => held,
+                Err(TryLockError::Poisoned(held)) => held.into_inner(),
+                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+            },
+        };
+        source.open(self.disk.as_ref(), &moved(path(), deleted_as.as_deref()), Open::ReadWrite)
+    }
+
+    /// Where a file of the directory is by now.
+    pub(crate) fn now_at(&self, path: PathBuf) -> PathBuf {
+        moved(path, self.deleted_as.read().unwrap_or_else(PoisonError::into_inner).as_deref())
+    }
+
     /// The path of a segment's file.
     pub(crate) fn file(&self, base: Offset, kind: Kind) -> PathBuf {
         self.path.join(format!("{:020}{}", base.0, kind.suffix()))
@@ -149,9 +184,13 @@ impl Home {
         }
     }
 
-    /// Renames the directory so that it is no longer a partition's: `topic-0.<32 hex digits>-delete`.
+    /// Renames the directory so that it is no longer a partition's: `topic-0.<32 hex digits>-delete`. Waits until nobody
+    /// is opening a file in it.
     pub(crate) fn rename_for_deletion(&self, topic_id: TopicId) -> Result<PathBuf, LogError> {
-        self.rename_away(topic_id, DELETED_DIR_SUFFIX)
+        let mut deleted_as = self.deleted_as.write().unwrap_or_else(PoisonError::into_inner);
+        let renamed = self.rename_away(topic_id, DELETED_DIR_SUFFIX)?;
+        *deleted_as = Some(renamed.as_path().into());
+        Ok(renamed)
     }
 
     /// The same for one that is kept for a person to look at, as in Kafka: `topic-0.<32 hex digits>-stray`.
@@ -160,7 +199,7 @@ impl Home {
     }
 
     fn rename_away(&self, topic_id: TopicId, suffix: &str) -> Result<PathBuf, LogError> {
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = self.name();
         let id = topic_id.0.as_u128();
         let mut renamed = self.path.clone();
         for attempt in 0..DELETED_DIRS_MAX {
@@ -199,6 +238,14 @@ impl Home {
     /// Makes the names in the directory survive a crash.
     pub(crate) fn sync(&self) -> Result<(), LogError> {
         self.disk.sync_dir(&self.path).map_err(|cause| LogError::unsynced(&self.path, cause))
+    }
+}
+
+/// The path of a file whose directory may have another name.
+fn moved(path: PathBuf, directory: Option<&Path>) -> PathBuf {
+    match (directory, path.file_name()) {
+        (Some(directory), Some(name)) => directory.join(name),
+        _ => path,
     }
 }
 

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use tarn_record::{Offset, PartitionIndex, TopicId};
 use thiserror::Error;
@@ -273,6 +273,7 @@ impl LogDir {
             file_system: self.file_system.clone(),
             descriptors: self.descriptors.clone(),
             path: self.path.join(format!("{topic}-{partition}")),
+            deleted_as: RwLock::default(),
         })
     }
 

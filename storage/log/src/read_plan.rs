@@ -3,7 +3,8 @@
 //! A plan names files, positions and lengths; the bytes go from the page cache to the socket without a
 //! visit to the log. It may be used on any thread and outlive what it names: a slice whose bytes a
 //! truncation dropped is no longer current, and whoever sends it must ask before each piece and close the
-//! connection instead of sending something else.
+//! connection instead of sending something else. What is only deleted is read on: the file is kept under another name
+//! for a while, and under none as long as it is open.
 
 use std::fs::File;
 use std::io;
@@ -78,7 +79,13 @@ impl FileSlice {
         self.generation
     }
 
-    /// False once a truncation dropped some of the bytes, or the partition was deleted.
+    /// Whose bytes they are, for a person: the partition and the segment.
+    pub fn name(&self) -> String {
+        format!("{}, segment {}", self.file.home().name(), self.base())
+    }
+
+    /// False once a truncation dropped some of the bytes. What retention, a compaction or the deletion of the partition
+    /// removes stays what it was.
     pub fn is_current(&self) -> bool {
         self.file.is_current(self.position, self.len)
     }
@@ -86,7 +93,7 @@ impl FileSlice {
     /// The file, open and counted in the budget of descriptors while the `Arc` lives.
     ///
     /// # Errors
-    /// `NotFound` once the segment was deleted or the slice is not current; `Unsupported` where the disk
+    /// `NotFound` once the slice is not current, or where the segment's file was removed before it was opened; `Unsupported` where the disk
     /// has no descriptors; from memory `WouldBlock` where memory does not know the name of a file that is not open.
     pub fn open_file(&self, source: ReadFrom) -> io::Result<Arc<File>> {
         let file = self.file.open_from(source)?;

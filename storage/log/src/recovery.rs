@@ -132,7 +132,32 @@ pub(crate) fn open(
     opening: Opening,
     now: Timestamp,
 ) -> Result<(Log, RecoveryReport), LogError> {
-    let mut listing = Listing::read(&home)?;
+    let listing = Listing::read(&home)?;
+    open_listed(listing, home, config, opening, now)
+}
+
+/// The same where no more than `bytes` of its segments are to be read; else `None`, and nothing is changed.
+pub(crate) fn open_within(
+    bytes: u64,
+    home: Arc<Home>,
+    config: Arc<LogConfig>,
+    opening: Opening,
+    now: Timestamp,
+) -> Result<Option<(Log, RecoveryReport)>, LogError> {
+    let listing = Listing::read(&home)?;
+    if !opening.clean && listing.bytes_from(opening.recovery_point) > bytes {
+        return Ok(None);
+    }
+    open_listed(listing, home, config, opening, now).map(Some)
+}
+
+fn open_listed(
+    mut listing: Listing,
+    home: Arc<Home>,
+    config: Arc<LogConfig>,
+    opening: Opening,
+    now: Timestamp,
+) -> Result<(Log, RecoveryReport), LogError> {
     let mut completed_swaps = 0;
     if listing.has_swap {
         completed_swaps = swaps::complete(&home)?;
@@ -243,6 +268,12 @@ impl Listing {
             }
         }
         Ok(listing)
+    }
+
+    /// The bytes of the segment that has `offset`, and of all after it.
+    fn bytes_from(&self, offset: Offset) -> u64 {
+        let first = self.segments.range(..=offset).next_back().map_or(offset, |(&base, _)| base);
+        self.segments.range(first..).map(|(_, sizes)| u64::from(sizes.log)).sum()
     }
 
     fn note_other(&mut self, home: &Home, name: &str) {

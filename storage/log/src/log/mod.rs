@@ -193,6 +193,23 @@ impl Log {
         recovery::open(home, config.into(), opening, now)
     }
 
+    /// The same for a log of which no more than `bytes` are to be read; `None`, and nothing is changed, for another.
+    ///
+    /// # Errors
+    /// As for [`Log::open`].
+    pub fn open_within(
+        bytes: u64,
+        log_dir: &Arc<LogDir>,
+        topic: &str,
+        partition: PartitionIndex,
+        config: impl Into<Arc<LogConfig>>,
+        opening: Opening,
+        now: Timestamp,
+    ) -> Result<Option<(Log, RecoveryReport)>, LogError> {
+        let home = log_dir.home(topic, partition);
+        recovery::open_within(bytes, home, config.into(), opening, now)
+    }
+
     /// Looks for the first damage in a log that nobody has open, and changes nothing: after that, opening it
     /// ends it there. All below `flushed` was on the disk. Reads all of it.
     ///

@@ -9,7 +9,7 @@
 //! before; see `truncation_search`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use tarn_record::{Offset, Timestamp};
 
@@ -192,17 +192,13 @@ impl Log {
     }
 
     /// Leaves the log directory: renames the partition's directory so that its files can be removed later
-    /// ([`crate::LogDir::removal`]), and makes no plan that names them current any longer.
+    /// ([`crate::LogDir::removal`]). Until then plans that name them can be served, and after that as far as the files
+    /// are open.
     ///
     /// # Errors
     /// Where the system refuses the rename.
-    pub fn delete(mut self) -> Result<PathBuf, LogError> {
-        self.retired.iter().filter_map(Weak::upgrade).for_each(|file| file.cut_at(0));
-        self.cut_swapped_out(Offset::NONE);
-        for segment in &self.segments {
-            segment.file().cut_at(0);
-            segment.file().settle();
-        }
+    pub fn delete(self) -> Result<PathBuf, LogError> {
+        self.segments.iter().for_each(|segment| segment.file().settle());
         self.home.rename_for_deletion(self.topic_id)
     }
 

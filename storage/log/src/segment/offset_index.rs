@@ -37,7 +37,7 @@ mod tests {
     use crate::disk::{Disk, ReadFrom, RealDisk};
     use crate::home::Home;
     use crate::segment::index::Index;
-    use std::sync::Arc;
+    use std::sync::{Arc, RwLock};
     use tarn_record::Offset;
 
     #[test]
@@ -48,6 +48,7 @@ mod tests {
             file_system: RealDisk.file_system(directory.path()).unwrap(),
             descriptors: Descriptors::new(1),
             path: directory.path().to_owned(),
+            deleted_as: RwLock::default(),
         };
         let base = Offset(0);
         let mut index = Index::in_file(0);

@@ -622,3 +622,23 @@ fn the_partitions_of_a_directory_are_listed_with_their_topic_ids() {
         ("orders", TOPIC_ID, &world.path())
     );
 }
+
+#[test]
+fn a_log_of_which_more_is_to_be_read_than_was_said_is_left_as_it_is() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    fill(&mut log, 30);
+    drop(log);
+    let names = world.names();
+    let open = |bytes, recovery_point, clean| {
+        let opening = Opening { clean, recovery_point: Offset(recovery_point), log_start: Offset(0) };
+        let (partition, config) = (PartitionIndex(0), world.config.clone());
+        Log::open_within(bytes, &world.dir, TOPIC, partition, config, opening, NOW).unwrap()
+    };
+    assert!(open(600, 0, false).is_none());
+    assert_eq!(world.names(), names);
+    let (log, report) = open(600, 59, false).unwrap();
+    assert!(report.checked_bytes < 600, "what lies below the recovery point is not read");
+    assert_eq!(log.end(), Offset(60));
+    assert!(open(0, 0, true).is_some(), "its files are trusted");
+}

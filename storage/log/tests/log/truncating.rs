@@ -272,10 +272,7 @@ fn a_flush_that_began_before_a_truncation_does_not_count() {
 #[test]
 fn a_deleted_partition_leaves_its_directory_under_another_name() {
     let world = World::new(segments_of(500));
-    let log = filled(&world);
-    let reader = slice_at(&log, 0);
-    let renamed = log.delete().unwrap();
-    assert!(!reader.is_current());
+    let renamed = filled(&world).delete().unwrap();
     assert!(!world.path().exists());
     assert_eq!(world.dir.deleted().unwrap(), std::slice::from_ref(&renamed));
     let again = filled(&world).delete().unwrap();
@@ -283,4 +280,31 @@ fn a_deleted_partition_leaves_its_directory_under_another_name() {
     world.dir.removal(renamed.clone()).run().unwrap();
     assert_eq!(world.dir.deleted().unwrap(), [again]);
     assert!(world.dir.partitions().unwrap().is_empty());
+}
+
+#[test]
+fn a_reader_of_a_deleted_partition_finishes_what_it_began() {
+    let world = World::with_descriptors(1, segments_of(500));
+    let mut log = filled(&world);
+    let plans = [0, 15, 25].map(|offset| slice_at(&log, offset));
+    let before = plans.clone().map(|plan| plan.read().unwrap());
+    let _ = log.advance_start(Offset(10), NOW).unwrap();
+    let renamed = log.delete().unwrap();
+    let mut other = world.create();
+    mirror(&mut other, &[batch(0, 30, 7)]).unwrap();
+    for (plan, before) in plans.iter().zip(&before) {
+        assert!(plan.is_current());
+        assert_eq!(
+            &plan.read().unwrap(),
+            before,
+            "it is opened under its new name, and is not another topic's"
+        );
+    }
+    let held = plans[2].open_file(ReadFrom::Disk).unwrap();
+    world.dir.removal(renamed).run().unwrap();
+    assert_eq!(plans[2].read().unwrap(), before[2], "it is open");
+    drop(held);
+    let gone = plans[1].open_file(ReadFrom::Disk).unwrap_err();
+    assert_eq!((gone.kind(), plans[1].is_current()), (std::io::ErrorKind::NotFound, true));
+    assert!(plans[1].name().starts_with("orders-0, segment "), "{}", plans[1].name());
 }

@@ -27,9 +27,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(config: LogConfig) -> World {
+        World::with_descriptors(100, config)
+    }
+
+    /// So many files are open at most.
+    pub(crate) fn with_descriptors(limit: usize, config: LogConfig) -> World {
         let root = tempfile::tempdir().unwrap();
-        let descriptors = Descriptors::new(100);
-        let dir = LogDir::open(Arc::new(RealDisk), root.path(), descriptors).unwrap();
+        let dir = LogDir::open(Arc::new(RealDisk), root.path(), Descriptors::new(limit)).unwrap();
         World { root, dir, config }
     }
 
