@@ -329,14 +329,6 @@ fn fetch(topic: &str) -> FetchRequest {
     FetchRequest { max_bytes: 1 << 20, session_epoch: -1, topics: vec![topic], ..FetchRequest::default() }
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "waiting for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Sends this and reads to the end.
 fn ask(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
