@@ -398,6 +398,7 @@ fn search<Q, A, S>(
     let core = core.clone();
     spawn(Queue::Network, async move {
         let mut found: Vec<Option<Result<A, LogError>>> = asked.iter().map(|_| None).collect();
+        let mut refused = None;
         let run = |(disk, searches): (DiskId, Vec<(usize, S)>)| {
             let all =
                 move || searches.into_iter().map(|(place, search)| (place, search())).collect::<Vec<_>>();
@@ -411,15 +412,23 @@ fn search<Q, A, S>(
         // Each disk is asked before any is waited for.
         let running: Vec<_> = searches.into_iter().map(run).collect();
         for results in running {
-            let Ok(results) = results.await else { return };
-            results.into_iter().for_each(|(place, result)| found[place] = Some(result));
+            match results.await {
+                Ok(results) => results.into_iter().for_each(|(place, result)| found[place] = Some(result)),
+                Err(_) if core.closing().is_raised() => return,
+                // A disk that takes no more, or a search that panicked: of the others there are answers.
+                Err(error) => refused = Some(error.to_string()),
+            }
         }
         let partitions = core.partitions();
         let answer = |(partition, found): (TopicIdPartition, Option<Result<A, LogError>>)| {
-            // What was found in a log that has gone meanwhile is no answer.
-            let found = found.filter(|_| partitions.get(partition).is_some());
-            let storage = |error: LogError| LocalError::Storage { partition, reason: error.to_string() };
-            found.ok_or_else(|| core.local_absence(partition))?.map_err(storage)
+            let storage = |reason| LocalError::Storage { partition, reason };
+            match (found, &refused) {
+                // What was found in a log that has gone meanwhile is no answer.
+                _ if partitions.get(partition).is_none() => Err(core.local_absence(partition)),
+                (Some(found), _) => found.map_err(|error| storage(error.to_string())),
+                (None, Some(reason)) => Err(storage(reason.clone())),
+                (None, None) => Err(core.local_absence(partition)),
+            }
         };
         let _ = reply.fill(asked.into_iter().zip(found).map(answer).collect());
     })

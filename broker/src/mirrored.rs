@@ -3,6 +3,7 @@
 //! A mirror may fetch again what is here already. That is compared, and what memory does not have of it is looked up
 //! beside the core first.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tarn_log::KnownSearch;
@@ -16,15 +17,23 @@ use crate::core::Core;
 
 /// Appends; at once but for a lookup.
 pub(crate) fn append(core: &Rc<Core>, appends: Vec<MirrorAppend>, reply: ReplySlot<Vec<MirrorAppended>>) {
-    let searches: Vec<_> = appends.iter().filter_map(|append| search_known(core, append)).collect();
+    let mut searches: BTreeMap<DiskId, Vec<KnownSearch>> = BTreeMap::new();
+    for (disk, search) in appends.iter().filter_map(|append| search_known(core, append)) {
+        searches.entry(disk).or_default().push(search);
+    }
     if searches.is_empty() {
         return append_now(core, &appends, reply);
     }
     let core = core.clone();
     spawn(Queue::Mirror, async move {
-        for (disk, search) in searches {
+        let run = |(disk, searches): (DiskId, Vec<KnownSearch>)| {
+            spawn(Queue::Mirror, blocking_read(disk, move || searches.into_iter().try_for_each(KnownSearch::run)))
+        };
+        // Each disk is asked before any is waited for.
+        let searching: Vec<_> = searches.into_iter().map(run).collect();
+        for searched in searching {
             // What fails here fails again, and is told, when it is appended.
-            if let Ok(Err(error)) = blocking_read(disk, move || search.run()).await {
+            if let Ok(Err(error)) = searched.await {
                 debug!(%error, "what a mirror fetched again was not looked up");
             }
         }

@@ -9,8 +9,10 @@
 //! * answers leave in the order of their requests;
 //! * once the server stops, no request is begun, and those that were have some time for their answers: who is not
 //!   answered does not know what became of his request, and sends it again;
+//! * an answer that was written is not taken back because the client has sent more than is read;
 //! * nothing that a client sends ends more than its own connection.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -22,13 +24,13 @@ use bytes::Bytes;
 use futures_lite::future;
 use futures_util::future::LocalBoxFuture;
 use tarn_runtime::socket::Socket;
-use tarn_runtime::{now, sleep, yield_if_needed};
+use tarn_runtime::{now, sleep, timeout, yield_if_needed};
 use tarn_wire::messages::api_versions_request::ApiVersionsRequest;
 use tarn_wire::{ApiKey, Cursor, Message, RequestHeader, decode_request_header, encode_response};
 
 use crate::budget::MemoryBudget;
 use crate::frames::{FrameError, FrameReader, InboundFrame};
-use crate::limits::ConnectionLimits;
+use crate::limits::{self, ConnectionLimits};
 use crate::metrics::{ListenerNumber, TransportMetrics};
 use crate::pipeline::{Due, Pipeline};
 use crate::progress::{Budget, Progress, Reading, Stillness};
@@ -81,6 +83,8 @@ struct Connection<S> {
     listener: ListenerNumber,
     progress: Rc<Progress>,
     pipeline: Pipeline,
+    /// Answers were on their way when the server had enough, and all that were due have left.
+    may_lose_answers: Cell<bool>,
 }
 
 /// Serves a connection to its end.
@@ -96,13 +100,19 @@ pub(crate) async fn serve<S: Service>(
         apis: shared.service.api_versions(&info.listener).apis,
         progress: Rc::new(Progress::new(now())),
         pipeline: Pipeline::new(shared.limits.pipeline_depth),
+        may_lose_answers: Cell::new(false),
         shared,
         info,
     };
     let mut frames = FrameReader::of_requests(read, Arc::clone(&connection.shared.budget));
     let metrics = Arc::clone(&connection.shared.metrics);
     let mut writer = FrameWriter::new(write, Rc::clone(&connection.progress), metrics, listener);
-    connection.run(&mut frames, &mut writer).await
+    let ended = connection.run(&mut frames, &mut writer).await;
+    if connection.may_lose_answers.get() && writer.end().is_ok() {
+        // The socket is closed with nothing unread in it: one that is not takes back what has not arrived.
+        drop(timeout(limits::LAST_ANSWERS_MAX, Box::pin(frames.discard())).await);
+    }
+    ended
 }
 
 impl<S: Service> Connection<S> {
@@ -113,6 +123,7 @@ impl<S: Service> Connection<S> {
         let mut watching = pin!(self.watch());
         // Why no more is read, while earlier answers still leave.
         let mut read_ended = None;
+        let mut answered_late = false;
         poll_fn(|cx| {
             loop {
                 let before = self.pipeline.changes();
@@ -124,7 +135,7 @@ impl<S: Service> Connection<S> {
                         Ended::Broken(_) => return Poll::Ready(ended),
                         // Nobody waits for what is parked; what is ready may still find a half-open peer.
                         Ended::ByClient => self.pipeline.abandon_unready(),
-                        _ => {}
+                        _ => answered_late = !self.pipeline.is_empty() || self.progress.is_writing(),
                     }
                     self.pipeline.end();
                     self.progress.reads(Reading::Between);
@@ -132,6 +143,7 @@ impl<S: Service> Connection<S> {
                 }
                 self.pipeline.poll_answers(cx);
                 if let Poll::Ready(written) = writing.as_mut().poll(cx) {
+                    self.may_lose_answers.set(answered_late && written.is_ok());
                     return Poll::Ready(match written {
                         Ok(()) => read_ended.take().unwrap_or(Ended::ByClient),
                         Err(ended) => ended,

@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tarn_runtime::now;
+use tarn_runtime::{now, yield_if_needed};
 use tarn_runtime::socket::ReadHalf;
 use thiserror::Error;
 
@@ -104,6 +104,14 @@ impl FrameReader {
         bytes.advance(SIZE_BYTES);
         progress.reads(Reading::OurTurn);
         Ok(Some(InboundFrame { bytes, permit }))
+    }
+
+    /// Reads on for nobody, until the peer ends its stream.
+    pub(crate) async fn discard(&mut self) {
+        let mut unwanted = vec![0; limits::DISCARD_BYTES];
+        while self.socket.read(&mut unwanted).await.is_ok_and(|read| read > 0) {
+            yield_if_needed().await;
+        }
     }
 
     fn size(&self, limit: usize) -> Result<usize, FrameError> {

@@ -41,7 +41,7 @@ impl Default for ConnectionLimits {
 pub struct AdmissionLimits {
     /// The connections of the whole node, at least one; beyond it none is accepted until one ends (`max.connections`).
     pub max: usize,
-    /// The connections from one address; beyond it they are closed at once (`max.connections.per.ip`).
+    /// The connections from one address; beyond it they are closed when it is their turn (`max.connections.per.ip`).
     pub max_per_ip: usize,
     /// The same of some addresses (`max.connections.per.ip.overrides`).
     pub max_of_ip: HashMap<IpAddr, usize>,
@@ -116,6 +116,13 @@ pub const WRITE_CHUNK_BYTES: usize = 256 << 10;
 
 /// The room for gathered bytes that an idle connection keeps.
 pub const PENDING_BYTES_KEPT: usize = 512;
+
+/// How long a socket stays open for what the client has not received yet, once the server has written its last answer:
+/// a client that is told the end of the stream closes it at once.
+pub const LAST_ANSWERS_MAX: Duration = Duration::from_secs(1);
+
+/// What is read at once of what nobody wants.
+pub const DISCARD_BYTES: usize = 16 << 10;
 
 /// The longest answer to ApiVersions that a client reads, before it knows who answers.
 pub const HANDSHAKE_BYTES_MAX: usize = 1 << 20;

@@ -120,6 +120,11 @@ impl Progress {
         self.writing.set(false);
     }
 
+    /// True while the peer has to take bytes.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writing.get()
+    }
+
     /// What the connection is to be closed for at `now`, or how long to look away. `answers_due` says
     /// whether the peer waits for answers.
     pub(crate) fn check(

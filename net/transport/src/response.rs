@@ -12,6 +12,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -95,6 +96,11 @@ impl FrameWriter {
             self.pending = BytesMut::new();
         }
         Ok(())
+    }
+
+    /// Tells the peer that no more comes.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        self.socket.shutdown(Shutdown::Write)
     }
 
     async fn send_if_full(&mut self) -> Result<(), WriteError> {

@@ -375,6 +375,29 @@ fn what_was_asked_before_a_stop_is_answered_and_nothing_after_it() {
 }
 
 #[test]
+fn an_answer_that_was_written_arrives_though_the_client_has_sent_more_than_is_read() {
+    const ANSWER_BYTES: usize = 16 << 20;
+    let mut world =
+        World::start(ConnectionLimits { stop_grace: PATIENCE, ..ConnectionLimits::default() });
+    *world.state.parts.lock().unwrap() = vec![Part::Bytes(Bytes::from(vec![7; ANSWER_BYTES]))];
+    let (mut idle, mut peer) = (world.connect(), world.connect());
+    idle.send(ECHO, 1);
+    assert_eq!(idle.receive(), (1, ECHO.to_owned()));
+    peer.send(PARTS, 2);
+    eventually("it is taken", || world.state.calls.load(Ordering::SeqCst) == 2);
+    world.begin_stop();
+    assert_eq!(idle.assert_closed(), 0);
+    // Unread, and the answer is longer than what sockets hold.
+    peer.send(ECHO, 3);
+    let (answered, body) = peer.receive_bytes();
+    assert_eq!((answered, body.len()), (2, ANSWER_BYTES));
+    assert_eq!(peer.assert_closed(), 0);
+    drop(peer);
+    world.stop();
+    assert_eq!(world.state.calls.load(Ordering::SeqCst), 2);
+}
+
+#[test]
 fn stopping_closes_every_connection() {
     let limits = ConnectionLimits { stop_grace: Duration::from_millis(1), ..ConnectionLimits::default() };
     let mut world = World::start(limits);

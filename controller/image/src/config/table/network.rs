@@ -28,7 +28,7 @@ pub(super) const KEYS: &[ConfigKey] = keys! {
     "max.connection.creation.rate": Int = "2147483647", AtLeast(0), ClusterWide;
     /// Most connections at once; more wait to be accepted.
     "max.connections": Int = "2147483647", AtLeast(0), ClusterWide;
-    /// Most connections from one address; more are closed at once.
+    /// Most connections from one address; more are closed, each when it is its turn to be accepted.
     "max.connections.per.ip": Int = "2147483647", AtLeast(0), ClusterWide;
     /// Limits for single addresses, as `host:count`, comma separated; a name stands for all its addresses.
     "max.connections.per.ip.overrides": String = "", HostCounts, ClusterWide;
