@@ -192,6 +192,9 @@ pub const ADMIN_PAUSE: Duration = Duration::from_millis(50);
 /// How long a scrape waits for the cores.
 pub const SCRAPE_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a scrape waits for directories to say how much room they have.
+pub const ROOM_WAIT: Duration = Duration::from_secs(1);
+
 /// Mirrored partitions of which a scrape asks at a time, while whoever writes how they stand waits.
 pub const MIRROR_PARTITIONS_MEASURED_AT_ONCE: usize = 500;
 

@@ -8,49 +8,75 @@ use std::rc::Rc;
 
 use tarn_log::KnownSearch;
 use tarn_mirror::local_cluster::{MirrorAppend, MirrorAppended};
-use tarn_record::Timestamp;
+use tarn_record::{Timestamp, TopicIdPartition};
 use tarn_runtime::channel::ReplySlot;
 use tarn_runtime::{DiskId, Queue, blocking_read, spawn, wall_clock_ms};
-use tracing::debug;
 
 use crate::core::Core;
 
 /// Appends; at once but for a lookup.
 pub(crate) fn append(core: &Rc<Core>, appends: Vec<MirrorAppend>, reply: ReplySlot<Vec<MirrorAppended>>) {
-    let mut searches: BTreeMap<DiskId, Vec<KnownSearch>> = BTreeMap::new();
-    for (disk, search) in appends.iter().filter_map(|append| search_known(core, append)) {
-        searches.entry(disk).or_default().push(search);
+    let mut searches: BTreeMap<DiskId, Vec<(TopicIdPartition, KnownSearch)>> = BTreeMap::new();
+    for (disk, partition, search) in appends.iter().filter_map(|append| search_known(core, append)) {
+        searches.entry(disk).or_default().push((partition, search));
     }
     if searches.is_empty() {
-        return append_now(core, &appends, reply);
+        return append_now(core, &appends, &Unread::new(), reply);
     }
     let core = core.clone();
     spawn(Queue::Mirror, async move {
-        let run = |(disk, searches): (DiskId, Vec<KnownSearch>)| {
-            spawn(Queue::Mirror, blocking_read(disk, move || searches.into_iter().try_for_each(KnownSearch::run)))
-        };
-        // Each disk is asked before any is waited for.
-        let searching: Vec<_> = searches.into_iter().map(run).collect();
-        for searched in searching {
-            // What fails here fails again, and is told, when it is appended.
-            if let Ok(Err(error)) = searched.await {
-                debug!(%error, "what a mirror fetched again was not looked up");
-            }
-        }
-        append_now(&core, &appends, reply);
+        let unread = look_up(searches).await;
+        append_now(&core, &appends, &unread, reply);
     })
     .detach();
 }
 
-fn search_known(core: &Core, append: &MirrorAppend) -> Option<(DiskId, KnownSearch)> {
-    let partitions = core.partitions();
-    let replica = partitions.get(append.partition)?;
-    Some((replica.disk(), replica.log().search_known(&append.batches)?))
+/// What could not be looked up, and why: an append would have the core itself wait for the disk.
+type Unread = BTreeMap<TopicIdPartition, String>;
+
+async fn look_up(searches: BTreeMap<DiskId, Vec<(TopicIdPartition, KnownSearch)>>) -> Unread {
+    let run = |(disk, searches): (DiskId, Vec<(TopicIdPartition, KnownSearch)>)| {
+        let partitions: Vec<_> = searches.iter().map(|(partition, _)| *partition).collect();
+        let run = |(partition, search): (TopicIdPartition, KnownSearch)| {
+            Some((partition, search.run().err()?.to_string()))
+        };
+        let looked = blocking_read(disk, move || searches.into_iter().filter_map(run).collect::<Unread>());
+        (partitions, spawn(Queue::Mirror, looked))
+    };
+    // Each disk is asked before any is waited for.
+    let searching: Vec<_> = searches.into_iter().map(run).collect();
+    let mut unread = Unread::new();
+    for (partitions, searched) in searching {
+        match searched.await {
+            Ok(failed) => unread.extend(failed),
+            Err(refused) => {
+                unread.extend(partitions.into_iter().map(|partition| (partition, refused.to_string())));
+            }
+        }
+    }
+    unread
 }
 
-fn append_now(core: &Rc<Core>, appends: &[MirrorAppend], reply: ReplySlot<Vec<MirrorAppended>>) {
+fn search_known(core: &Core, append: &MirrorAppend) -> Option<(DiskId, TopicIdPartition, KnownSearch)> {
+    let partitions = core.partitions();
+    let replica = partitions.get(append.partition)?;
+    Some((replica.disk(), append.partition, replica.log().search_known(&append.batches)?))
+}
+
+/// Appends but to what could not be looked up.
+fn append_now(
+    core: &Rc<Core>,
+    appends: &[MirrorAppend],
+    unread: &Unread,
+    reply: ReplySlot<Vec<MirrorAppended>>,
+) {
     let absence = |partition| core.local_absence(partition);
-    let appended = core.partitions().append_mirrored(appends, Timestamp(wall_clock_ms()), absence);
+    let now = Timestamp(wall_clock_ms());
+    let append = |append: &MirrorAppend| match unread.get(&append.partition) {
+        Some(reason) => MirrorAppended::Storage(reason.clone()),
+        None => core.partitions().append_mirrored(append, now, absence),
+    };
+    let appended: Vec<_> = appends.iter().map(append).collect();
     if appended.iter().any(|appended| matches!(appended, MirrorAppended::Storage(_))) {
         core.give_up_half_cut(appends.iter().map(|append| append.partition));
     }
@@ -88,6 +114,26 @@ mod tests {
             answers.raise();
             let again = again.await.expect("it is answered");
             assert!(matches!(&again[..], [MirrorAppended::Appended { log_end: Offset(3), .. }]), "{again:?}");
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_looked_up_is_not_read_by_the_core_and_holds_up_nothing_beside_it() {
+        lone_core::run(|world| async move {
+            let (broken, good) = (lead(&world, 0).await, lead(&world, 1).await);
+            let answers = Flag::default();
+            answers.raise();
+            world.disk.is_broken_from("t-0", answers.clone());
+            let (slot, answer) = reply();
+            world.core.handle(Envelope::Mirrored(vec![broken, good], slot));
+            let answer = answer.await.expect("it is answered");
+            assert!(
+                matches!(
+                    &answer[..],
+                    [MirrorAppended::Storage(_), MirrorAppended::Appended { log_end: Offset(3), .. },]
+                ),
+                "{answer:?}"
+            );
         });
     }
 

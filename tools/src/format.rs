@@ -75,7 +75,7 @@ fn forget(config: &ServerConfig, id: DirectoryId) -> Result<(), Failure> {
     let path = forgotten.map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(writeln!(
         stdout(),
-        "Forgot log directory {id}, last at {}. The next start makes its partitions anew, empty.",
+        "Forgot log directory {id}, last at {}. The next start at which no other directory is away makes its partitions anew, empty.",
         path.display()
     )?)
 }

@@ -14,6 +14,7 @@ mod exchange;
 pub mod head;
 mod page;
 mod process;
+mod rooms;
 mod scrape;
 mod scraper;
 

@@ -1,5 +1,7 @@
 //! A scrape: asks the cores, waits for them, and looks up the rest.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,7 @@ use tarn_wire::ApiKey;
 use thiserror::Error;
 
 use super::page;
+use super::rooms::Rooms;
 use crate::envelope::Envelope;
 use crate::limits;
 use crate::metrics::{CoreMeasured, Measure, OfApi, WAITING};
@@ -49,6 +52,7 @@ pub(super) struct Unanswered {
 pub(super) struct Scrape {
     began: Instant,
     recent: Recent<Timings>,
+    rooms: Rooms,
 }
 
 /// Everything that is timed.
@@ -81,11 +85,13 @@ pub(super) struct Scraped<'a> {
     pub(super) earlier: Timings,
     /// Whether partitions have series of their own.
     pub(super) each: Each,
+    /// The free bytes of each log directory that has answered.
+    pub(super) free: BTreeMap<PathBuf, u64>,
 }
 
 impl Default for Scrape {
     fn default() -> Scrape {
-        Scrape { began: Instant::now(), recent: Recent::default() }
+        Scrape { began: Instant::now(), recent: Recent::default(), rooms: Rooms::default() }
     }
 }
 
@@ -103,7 +109,9 @@ impl Scrape {
         let earlier = self.recent.baseline(now);
         self.recent.keep(now, &timings);
         let mirrors = measure_mirrors(&watched.node, &image, each);
-        Ok(page::write(&Scraped { watched, image, cores, mirrors, timings, earlier, each }))
+        let dirs = watched.node.log_dirs().dirs().iter().cloned();
+        let free = self.rooms.of(dirs.map(|dir| (dir.path().to_owned(), move || dir.available_bytes().ok())));
+        Ok(page::write(&Scraped { watched, image, cores, mirrors, timings, earlier, each, free }))
     }
 }
 

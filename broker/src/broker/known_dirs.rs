@@ -46,7 +46,7 @@ pub(super) fn look_for_gone(
                 %id, path = %path.display(),
                 "no directory of log.dirs has this id, which this node had at this path: its partitions are out of service. \
                  Put the directory back into log.dirs and start again; if it is gone for good, stop the node and let them be \
-                 made anew, empty, with `tarn format --config server.properties --forget-directory={id}`"
+                 made anew, empty, once no other directory is away, with `tarn format --config server.properties --forget-directory={id}`"
             );
         });
         log_dirs = log_dirs.without(compared.gone.values().cloned());

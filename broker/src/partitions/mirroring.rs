@@ -12,38 +12,33 @@ impl Partitions {
     /// Appends what a mirror fetched; `absence` says why a partition is not here.
     pub fn append_mirrored(
         &mut self,
-        appends: &[MirrorAppend],
+        append: &MirrorAppend,
         now: Timestamp,
         absence: impl Fn(TopicIdPartition) -> LocalError,
-    ) -> Vec<MirrorAppended> {
-        appends
-            .iter()
-            .map(|append| {
-                let Some(replica) = self.replicas.get_mut(&append.partition) else {
-                    return match absence(append.partition) {
-                        LocalError::Storage { reason, .. } => MirrorAppended::Storage(reason),
-                        LocalError::NotLeader(_)
-                        | LocalError::Unanswered { .. }
-                        | LocalError::NotEnded { .. }
-                        | LocalError::NotTruncated { .. }
-                        | LocalError::Export { .. } => MirrorAppended::NotLeader,
-                    };
-                };
-                let before = (replica.high_watermark(), replica.log().start());
-                let held_records = before.1 < replica.log().end();
-                let appended = replica.append_mirrored(append, now);
-                if held_records && replica.log().start() == replica.log().end() {
-                    tell_emptied(replica, before.1);
-                }
-                self.removals.extend(replica.take_removals());
-                let has_news = before != (replica.high_watermark(), replica.log().start());
-                self.note_appended(append.partition, now);
-                if has_news {
-                    self.news_of(append.partition);
-                }
-                appended
-            })
-            .collect()
+    ) -> MirrorAppended {
+        let Some(replica) = self.replicas.get_mut(&append.partition) else {
+            return match absence(append.partition) {
+                LocalError::Storage { reason, .. } => MirrorAppended::Storage(reason),
+                LocalError::NotLeader(_)
+                | LocalError::Unanswered { .. }
+                | LocalError::NotEnded { .. }
+                | LocalError::NotTruncated { .. }
+                | LocalError::Export { .. } => MirrorAppended::NotLeader,
+            };
+        };
+        let before = (replica.high_watermark(), replica.log().start());
+        let held_records = before.1 < replica.log().end();
+        let appended = replica.append_mirrored(append, now);
+        if held_records && replica.log().start() == replica.log().end() {
+            tell_emptied(replica, before.1);
+        }
+        self.removals.extend(replica.take_removals());
+        let has_news = before != (replica.high_watermark(), replica.log().start());
+        self.note_appended(append.partition, now);
+        if has_news {
+            self.news_of(append.partition);
+        }
+        appended
     }
 
     /// The first of these of whose logs a truncation has dropped a part, and failed.

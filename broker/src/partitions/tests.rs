@@ -92,7 +92,7 @@ fn a_mirror_is_told_whether_a_log_is_not_open_or_led_by_another_broker() {
         false => LocalError::NotLeader(partition),
     };
     let appends = [append(unopened), append(elsewhere)];
-    let appended = world.partitions.append_mirrored(&appends, Timestamp(0), absence);
+    let appended = appends.map(|append| world.partitions.append_mirrored(&append, Timestamp(0), absence));
     assert_eq!(appended, [MirrorAppended::Storage("it is not open".to_owned()), MirrorAppended::NotLeader]);
 }
 

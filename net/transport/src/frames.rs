@@ -14,8 +14,8 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tarn_runtime::{now, yield_if_needed};
 use tarn_runtime::socket::ReadHalf;
+use tarn_runtime::{now, yield_if_needed};
 use thiserror::Error;
 
 use crate::budget::{MemoryBudget, Permit};

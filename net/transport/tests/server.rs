@@ -377,8 +377,7 @@ fn what_was_asked_before_a_stop_is_answered_and_nothing_after_it() {
 #[test]
 fn an_answer_that_was_written_arrives_though_the_client_has_sent_more_than_is_read() {
     const ANSWER_BYTES: usize = 16 << 20;
-    let mut world =
-        World::start(ConnectionLimits { stop_grace: PATIENCE, ..ConnectionLimits::default() });
+    let mut world = World::start(ConnectionLimits { stop_grace: PATIENCE, ..ConnectionLimits::default() });
     *world.state.parts.lock().unwrap() = vec![Part::Bytes(Bytes::from(vec![7; ANSWER_BYTES]))];
     let (mut idle, mut peer) = (world.connect(), world.connect());
     idle.send(ECHO, 1);

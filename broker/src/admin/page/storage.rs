@@ -27,11 +27,7 @@ fn directories(scraped: &Scraped<'_>, page: &mut Exposition) {
         family.series(&[&text(dir)], waiting.sum::<usize>());
     }
     let mut family = page.family(metrics::LOG_DIR_FREE);
-    for dir in log_dirs.dirs() {
-        if let Ok(bytes) = dir.available_bytes() {
-            family.series(&[&text(dir.path())], bytes);
-        }
-    }
+    scraped.free.iter().for_each(|(dir, bytes)| family.series(&[&text(dir)], *bytes));
 }
 
 fn cleaner(scraped: &Scraped<'_>, page: &mut Exposition) {
