@@ -110,7 +110,7 @@ pub(crate) async fn serve<S: Service>(
     let ended = connection.run(&mut frames, &mut writer).await;
     if connection.may_lose_answers.get() && writer.end().is_ok() {
         // The socket is closed with nothing unread in it: one that is not takes back what has not arrived.
-        drop(timeout(limits::LAST_ANSWERS_MAX, Box::pin(frames.discard())).await);
+        let _ = timeout(limits::LAST_ANSWERS_MAX, Box::pin(frames.discard())).await;
     }
     ended
 }
