@@ -30,6 +30,11 @@ const LOOKUPS_IN_VAIN_MAX: u32 = 2;
 /// Who asks once: no session waits for its lookups, and what they bring to memory is found by whoever asks next.
 pub const NOBODY: InterestId = InterestId(u64::MAX);
 
+/// Where reads of a replica's log wait.
+pub(crate) fn disk_of(replica: &Replica) -> DiskId {
+    DiskId(replica.log().dir_number())
+}
+
 /// Tells the lookups of a core apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookupNumber(u64);
@@ -60,7 +65,7 @@ impl ColdRead {
     pub fn new(session: InterestId, lookup: LookupNumber, replica: &Replica, order: &ReadOrder) -> ColdRead {
         let (partition, log) = (replica.partition(), replica.log());
         let asked = Asked { session, partition, lookup, files: log.files() };
-        ColdRead { asked, disk: replica.disk(), search: log.read_search(order) }
+        ColdRead { asked, disk: disk_of(replica), search: log.read_search(order) }
     }
 }
 

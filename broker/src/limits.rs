@@ -161,7 +161,7 @@ pub fn inbound_bytes(cores: usize) -> usize {
     cores.max(1) * BYTES_PER_CORE
 }
 
-/// Connections to the admin listener; where another comes, the oldest goes.
+/// Connections to the admin listener; where another comes, the oldest that is idle goes.
 pub const ADMIN_CONNECTIONS: usize = 32;
 
 /// Those of them that may wait for the answer to a scrape.
@@ -204,12 +204,13 @@ pub const PORT_WAIT: Duration = Duration::from_secs(3);
 /// How long to wait before a port is tried again.
 pub const PORT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a new topic waits for the core of an older one of its name to delete that one's log, before others whose
-/// logs are to be opened have their turn.
-pub const PLACE_LET_GO_MS: u64 = 1000;
+/// How long a core that deletes logs waits until their directories are renamed, before it goes on to the next change of
+/// the metadata. One whose disk does not answer is renamed after that.
+pub const DELETION_WAIT: Duration = Duration::from_secs(1);
 
-/// The pause between two looks whether it has.
-pub const PLACE_LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// How long compaction waits before it puts a segment in its place again, where somebody was opening a file that leaves
+/// the log.
+pub const SWAP_PAUSE: Duration = Duration::from_millis(10);
 
 /// How often one partition is looked up on the disk again for one request, each time because its files have changed
 /// meanwhile, before its clients are told that it cannot be read.

@@ -6,6 +6,9 @@
 //!
 //! Invariants:
 //! * a log that was found and is not open keeps its lines in the checkpoint files;
+//! * a place is a topic's from when it has taken it over, with or without the log of an older topic in it, until that
+//!   topic itself is forgotten: who is late with the older one finds that it is not its any more;
+//! * whoever renames a log's directory has taken the log out of its place before, so that nobody else does;
 //! * no line of a log that is gone stands there when another log is made under its name: a recovery point
 //!   that is not its own would make a crash lose what was promised;
 //! * after the last checkpoints of a stop nobody writes any;
@@ -26,15 +29,18 @@ use tracing::warn;
 use crate::envelope::CheckpointEntry;
 use crate::limits;
 
+use compacting::CleanerLine;
 pub use compacting::OnDisk;
 pub use failed::Failure;
 pub use kept_starts::NotKept;
 pub use strays::Stray;
+pub(crate) use taking_over::{Displaced, Held};
 
 mod compacting;
 mod failed;
 mod kept_starts;
 mod strays;
+mod taking_over;
 
 /// A partition by the name of its directory.
 type Name = (String, PartitionIndex);
@@ -62,8 +68,9 @@ struct Places {
     /// Logs of other topics' ids under a name that another directory has too: a topic that was deleted, or made again,
     /// while the disk of one of them was away. The metadata says which of the two is a stray.
     twins: Vec<(Name, Place)>,
-    /// Logs that are being recovered, and their topics: their places are not free, whatever becomes of the topics.
-    opening: HashMap<Name, TopicId>,
+    /// The topics whose logs of these names a thread beside the cores reads or closes, or is about to: nobody else gets
+    /// at their files, whatever becomes of the topics.
+    busy: HashMap<Name, Vec<TopicId>>,
     /// Partitions whose logs must be in a directory that is missing.
     missing: HashSet<TopicIdPartition>,
     /// The directories whose disk has failed.
@@ -79,7 +86,11 @@ struct Places {
 struct Place {
     dir: usize,
     topic_id: TopicId,
+    /// The metadata, by their offset, in which the topic has taken it over. No older metadata say anything of the place.
+    as_of: Offset,
     found: Option<Found>,
+    /// The metadata has never known the log's topic, and it could not be put aside.
+    is_stray: bool,
     /// The first offset that compaction has not seen; `None` of a log that was never to be compacted.
     first_dirty: Option<Offset>,
     on_disk: OnDisk,
@@ -142,12 +153,25 @@ impl Places {
 
 impl Place {
     fn new(dir: usize, topic_id: TopicId) -> Place {
-        Place { dir, topic_id, found: None, first_dirty: None, on_disk: OnDisk::default() }
+        Place {
+            dir,
+            topic_id,
+            as_of: Offset::NONE,
+            found: None,
+            is_stray: false,
+            first_dirty: None,
+            on_disk: OnDisk::default(),
+        }
     }
 
-    /// True where a core has the place for another topic, with a log that is open or could not be made.
+    /// True where the place is this topic's, or may be: the directory does not say.
+    fn is_of(&self, topic_id: TopicId) -> bool {
+        self.topic_id.is_zero() || self.topic_id == topic_id
+    }
+
+    /// True where a core has the place for another topic, with a log that is open, is being deleted or could not be made.
     fn is_held_by_another(&self, topic_id: TopicId) -> bool {
-        self.found.is_none() && !self.topic_id.is_zero() && self.topic_id != topic_id
+        self.found.is_none() && !self.is_of(topic_id)
     }
 }
 
@@ -196,9 +220,10 @@ impl LogDirs {
     }
 
     /// True where the log of a partition was found as a crash left it, so that its end has to be read.
-    pub fn is_to_be_recovered(&self, topic: &str, partition: PartitionIndex) -> bool {
-        let (name, places) = ((topic.to_owned(), partition), self.places());
-        let found = places.by_name.get(&name).and_then(|place| place.found.as_ref());
+    pub fn is_to_be_recovered(&self, topic: &str, partition: TopicIdPartition) -> bool {
+        let (name, places) = ((topic.to_owned(), partition.partition), self.places());
+        let place = places.by_name.get(&name).filter(|place| place.is_of(partition.topic_id));
+        let found = place.and_then(|place| place.found.as_ref());
         found.is_some_and(|found| !found.opening.clean)
     }
 
@@ -212,7 +237,8 @@ impl LogDirs {
     /// A log is not open any more, and is to be opened again as this says.
     pub fn closed(&self, entry: &CheckpointEntry, closing: Closing) {
         let (name, mut places) = ((entry.topic.to_string(), entry.partition), self.places());
-        let Some(place) = places.by_name.get_mut(&name) else { return };
+        let place = places.by_name.get_mut(&name).filter(|place| place.is_of(entry.topic_id));
+        let Some(place) = place else { return };
         let opening = Opening {
             clean: closing == Closing::InOrder,
             recovery_point: entry.recovery_point,
@@ -224,51 +250,17 @@ impl LogDirs {
         place.found = Some(Found { partition, opening, high_watermark: entry.high_watermark });
     }
 
-    /// The log in a partition's place is another topic's and is given up.
-    pub fn displaced(&self, topic: &str, partition: PartitionIndex) {
-        let (name, mut places) = ((topic.to_owned(), partition), self.places());
-        let Some(place) = places.by_name.get_mut(&name) else { return };
-        (place.found, place.first_dirty, place.on_disk) = (None, None, OnDisk::default());
-        let dir = place.dir;
-        places.leave_out(dir, name);
-    }
-
     /// A partition of a topic is gone. A later topic of its name may have the place already, and keeps it.
     pub fn forget(&self, topic: &str, partition: PartitionIndex, topic_id: TopicId) {
         let (name, mut places) = ((topic.to_owned(), partition), self.places());
         places.missing.remove(&TopicIdPartition { topic_id, partition });
         if let Some(place) = places.by_name.get(&name)
-            && !place.is_held_by_another(topic_id)
+            && place.is_of(topic_id)
         {
             let dir = place.dir;
             places.remove(&name);
             places.leave_out(dir, name);
         }
-    }
-
-    /// True where the core of an older topic of this name has not let go of the place yet.
-    pub fn is_held_by_another(&self, topic: &str, partition: PartitionIndex, topic_id: TopicId) -> bool {
-        let (name, places) = ((topic.to_owned(), partition), self.places());
-        places.by_name.get(&name).is_some_and(|place| place.is_held_by_another(topic_id))
-    }
-
-    /// The log of a partition is about to be recovered, by a thread that cuts and renames files in its place.
-    pub fn begin_opening(&self, topic: &str, partition: TopicIdPartition) {
-        self.places().opening.insert((topic.to_owned(), partition.partition), partition.topic_id);
-    }
-
-    /// That has ended.
-    pub fn end_opening(&self, topic: &str, partition: TopicIdPartition) {
-        let (name, mut places) = ((topic.to_owned(), partition.partition), self.places());
-        if places.opening.get(&name) == Some(&partition.topic_id) {
-            places.opening.remove(&name);
-        }
-    }
-
-    /// True while another topic's log of this name is being recovered.
-    pub fn is_another_being_opened(&self, topic: &str, partition: TopicIdPartition) -> bool {
-        let (name, places) = ((topic.to_owned(), partition.partition), self.places());
-        places.opening.get(&name).is_some_and(|topic_id| *topic_id != partition.topic_id)
     }
 
     /// True where the checkpoint files may still speak of another log of this name: `make_way` first.
@@ -339,9 +331,10 @@ impl LogDirs {
             line.log_start = line.log_start.max(kept.get(&line.name).copied().unwrap_or(Offset(0)));
         }
         let failed = self.places().failed.clone();
+        let cleaner = self.cleaner_lines(&failed);
         let mut refused = Vec::new();
         for (index, lines) in lines.iter().enumerate().filter(|(index, _)| !failed.contains(index)) {
-            match self.write_of(index, lines) {
+            match self.write_of(index, lines, cleaner.get(&index)) {
                 Ok(()) => self.places().gone.retain(|one| one.0 != index || !gone.contains(one)),
                 // The others take theirs all the same.
                 Err(error) => refused.push((index, error)),
@@ -351,20 +344,27 @@ impl LogDirs {
     }
 
     /// Writes the files of one directory.
-    fn write_of(&self, index: usize, lines: &[Line]) -> Result<(), LogDirError> {
+    fn write_of(
+        &self,
+        index: usize,
+        lines: &[Line],
+        cleaner: Option<&Vec<CleanerLine>>,
+    ) -> Result<(), LogDirError> {
         // First: what it says has to be known before a recovery point lets a log be compacted.
-        self.write_cleaner_offsets_of(index)?;
+        cleaner.map_or(Ok(()), |lines| self.write_cleaner_offsets_of(index, lines))?;
         let dir = &self.dirs[index];
         let offsets =
             |of: fn(&Line) -> Offset| lines.iter().map(move |line| (&*line.name.0, line.name.1, of(line)));
         let written = dir.write_offsets(OffsetCheckpoint::RecoveryPoint, offsets(|line| line.recovery_point));
-        self.points_written(index, lines, written)?;
+        self.points_written(lines, written.is_ok());
+        written?;
         dir.write_offsets(OffsetCheckpoint::Replication, offsets(|line| line.high_watermark))?;
         let starts = offsets(|line| line.log_start).filter(|(_, _, start)| *start > Offset(0));
         dir.write_offsets(OffsetCheckpoint::LogStart, starts)
     }
 
-    /// What the files of each directory are to say, and which logs that are gone they do not name then.
+    /// What the files of each directory are to say, and which logs that are gone they do not name then. From now on no
+    /// more counts as said than they will say.
     fn lines(&self, entries: &[CheckpointEntry]) -> (Vec<Vec<Line>>, BTreeSet<(usize, Name)>) {
         let collected: HashMap<(&str, PartitionIndex), &CheckpointEntry> =
             entries.iter().map(|entry| ((&*entry.topic, entry.partition), entry)).collect();
@@ -384,8 +384,12 @@ impl LogDirs {
                     let said = place.on_disk;
                     (said.recovery_point, said.high_watermark, said.log_start)
                 }
-                (None, None) => return,
+                (None, None) => {
+                    place.on_disk.recovery_point = Offset(0);
+                    return;
+                }
             };
+            place.on_disk.recovery_point = place.on_disk.recovery_point.min(recovery_point);
             let (name, topic_id) = (name.clone(), place.topic_id);
             lines[place.dir].push(Line { name, topic_id, recovery_point, high_watermark, log_start });
         });
@@ -549,7 +553,7 @@ fn found_in(index: usize, dir: &LogDir) -> Result<Vec<(Name, Place)>, LogDirErro
         };
         let topic_id = found.topic_id;
         let found = Some(Found { partition: found, opening, high_watermark });
-        (name, Place { dir: index, topic_id, found, first_dirty, on_disk })
+        (name, Place { found, first_dirty, on_disk, ..Place::new(index, topic_id) })
     });
     Ok(found.collect())
 }

@@ -17,6 +17,7 @@ use tarn_runtime::channel::{Flag, ReplySlot};
 use tarn_runtime::{DiskId, Queue, blocking_long, blocking_read, spawn};
 use tarn_wire::ErrorCode;
 
+use crate::cold_reads::disk_of;
 use crate::core::Core;
 use crate::envelope::{ActiveProducer, EpochEndAnswer, OffsetAnswer, OffsetQuery, OffsetSpec};
 use crate::limits;
@@ -119,7 +120,7 @@ enum Looked {
 
 impl Looked {
     fn search(replica: &Replica, search: TimestampSearch) -> Looked {
-        Looked::Search { disk: replica.disk(), files: replica.log().files(), search }
+        Looked::Search { disk: disk_of(replica), files: replica.log().files(), search }
     }
 }
 
@@ -392,7 +393,7 @@ fn search<Q, A, S>(
     let mut searches: BTreeMap<DiskId, Vec<(usize, S)>> = BTreeMap::new();
     for (place, question) in questions.iter().enumerate() {
         if let Some(replica) = core.partitions().get(asked[place]) {
-            searches.entry(replica.disk()).or_default().push((place, searching(replica, question)));
+            searches.entry(disk_of(replica)).or_default().push((place, searching(replica, question)));
         }
     }
     let core = core.clone();

@@ -12,6 +12,7 @@ use tarn_record::{Timestamp, TopicIdPartition};
 use tarn_runtime::channel::ReplySlot;
 use tarn_runtime::{DiskId, Queue, blocking_read, spawn, wall_clock_ms};
 
+use crate::cold_reads::disk_of;
 use crate::core::Core;
 
 /// Appends; at once but for a lookup.
@@ -60,7 +61,7 @@ async fn look_up(searches: BTreeMap<DiskId, Vec<(TopicIdPartition, KnownSearch)>
 fn search_known(core: &Core, append: &MirrorAppend) -> Option<(DiskId, TopicIdPartition, KnownSearch)> {
     let partitions = core.partitions();
     let replica = partitions.get(append.partition)?;
-    Some((replica.disk(), append.partition, replica.log().search_known(&append.batches)?))
+    Some((disk_of(replica), append.partition, replica.log().search_known(&append.batches)?))
 }
 
 /// Appends but to what could not be looked up.

@@ -1,7 +1,6 @@
 //! Which replicas this core has: opening, changing and giving up partitions as the metadata says.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use tarn_image::{MetadataDelta, MetadataImage, TopicImage};
 use tarn_log::log_dir::LogDirError;
 use tarn_log::{FlushJob, FlushPolicy, Log, LogConfig, LogDir, LogError, Opening, RecoveryReport};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
-use tarn_runtime::{BlockingError, blocking, sleep, wall_clock_ms};
+use tarn_runtime::{BlockingError, blocking, wall_clock_ms, yield_if_needed};
 use tarn_wire::ErrorCode;
 use thiserror::Error;
 use tracing::{error, info, warn};
@@ -19,16 +18,17 @@ use crate::core::Core;
 use crate::envelope::CheckpointEntry;
 use crate::failing;
 use crate::internal_topics::is_internal;
-use crate::limits;
-use crate::log_dirs::{Closing, Found};
+use crate::log_dirs::{Closing, Found, Held};
 use crate::metadata_view::MetadataView;
-use crate::removing::Removal;
 use crate::replica::{Binding, Leadership, Replica};
-use crate::unopened::{Doomed, Rank};
+use crate::rules::TopicRules;
+use crate::unopened::Rank;
 use crate::{cleaning, connections};
 
+mod deleting;
 mod turns;
 
+use deleting::{delete, delete_closed, give_up_displaced};
 pub(crate) use turns::keep_opening;
 
 /// Why a partition is not in service yet.
@@ -90,9 +90,9 @@ async fn open_or_queue(
     partition: TopicIdPartition,
     leadership: Leadership,
 ) {
-    if core.node().log_dirs().is_to_be_recovered(&topic.name, partition.partition) {
+    if core.node().log_dirs().is_to_be_recovered(&topic.name, partition) {
         core.unopened().queue(partition, rank(topic));
-    } else if is_held(core, topic, partition) {
+    } else if core.node().log_dirs().is_held(&topic.name, partition) {
         core.unopened().postpone(partition, core.clock_ms());
     } else {
         open_or_say(core, topic, partition, leadership).await;
@@ -116,12 +116,14 @@ async fn open_or_say(
     if core.node().log_dirs().is_in_failed(&topic.name, partition) {
         return core.unopened().keep_out(partition);
     }
+    core.node().log_dirs().begin_work(&topic.name, partition);
     let opened = match make_way(core, topic, partition).await {
         Ok(()) => open_log(log_to_open(core, topic, partition)),
         Err(in_the_way) => Err(in_the_way),
     };
     let opened = opened.map(|log| replica(core, topic, partition, leadership, log));
     keep_or_say(core, topic, partition, opened);
+    core.node().log_dirs().end_work(&topic.name, partition);
 }
 
 /// A log that cannot be opened takes its own partition out of service, and no other, until a later attempt
@@ -154,9 +156,11 @@ fn keep_or_say(
         }
         // Nothing has failed: it is about to be there.
         Err(NotOpened::Held) => {
-            warn!(topic = %name, partition = %partition.partition, "the log of an older topic of this name is still to be deleted; waiting for its place");
-            core.unopened().postpone(partition, core.clock_ms().saturating_add(limits::LOG_RETRY_MS_MIN));
+            let looks = core.unopened().postpone(partition, core.clock_ms());
             core.openings().notify_all();
+            if looks.is_power_of_two() {
+                warn!(topic = %name, partition = %partition.partition, looks, "the log of an older topic of this name is still to be deleted; waiting for its place");
+            }
         }
         Err(error) => {
             let failures = core.unopened().failed(partition, core.clock_ms());
@@ -169,27 +173,14 @@ fn keep_or_say(
     core.wake_flusher();
 }
 
-/// Gives up a log of another topic that had the name before, on the disk and in the checkpoint files. Where the core
-/// that has it is about to delete it, that is waited for a little.
+/// Gives a partition its place, where that is free; the log of an older topic of the name that is in it is given up, on
+/// the disk and in the checkpoint files.
 async fn make_way(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) -> Result<(), NotOpened> {
     let log_dirs = core.node().log_dirs().clone();
-    let let_go_by_ms = core.clock_ms().saturating_add(limits::PLACE_LET_GO_MS);
-    while log_dirs.is_held_by_another(&topic.name, partition.partition, topic.id)
-        && core.clock_ms() < let_go_by_ms
-    {
-        sleep(limits::PLACE_LOOK_AGAIN).await;
-    }
-    if is_held(core, topic, partition) {
-        return Err(NotOpened::Held);
-    }
-    let (dir, found) = log_dirs.place(&topic.name, partition.partition, topic.id);
-    if let Some(other) = found.map(|found| found.partition)
-        && other.topic_id != topic.id
-        && !other.topic_id.is_zero()
-    {
-        let path = dir.rename_as_stray(&other)?;
-        error!(topic = %topic.name, partition = %partition.partition, path = %path.display(), "another topic's log is kept under this name");
-        log_dirs.displaced(&topic.name, partition.partition);
+    let as_of = core.image().provenance().offset;
+    let displaced = log_dirs.take_over(&topic.name, partition, as_of).map_err(|Held| NotOpened::Held)?;
+    if let Some(displaced) = displaced {
+        give_up_displaced(core, topic, displaced).await?;
     }
     if !log_dirs.is_in_the_way(&topic.name, partition.partition) {
         return Ok(());
@@ -198,41 +189,44 @@ async fn make_way(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartiti
     Ok(blocking(move || log_dirs.make_way(&name, index)).await??)
 }
 
-/// True where the log of an older topic of this name is still there, and is about to be deleted.
-fn is_held(core: &Rc<Core>, topic: &TopicImage, partition: TopicIdPartition) -> bool {
-    let log_dirs = core.node().log_dirs();
-    log_dirs.is_held_by_another(&topic.name, partition.partition, topic.id)
-        || log_dirs.is_another_being_opened(&topic.name, partition)
-}
-
 /// Brings the partitions of this core up to a change of the metadata; `before` is what was in force.
 pub(crate) async fn apply(core: &Rc<Core>, before: &MetadataImage, delta: &MetadataDelta) {
     for topic_id in delta.topics_deleted.keys() {
         if let Some(topic) = before.topics().by_id(*topic_id) {
-            delete(core, topic).await;
+            delete(core, before, topic).await;
         }
         core.partitions().traffic().forget(*topic_id);
         core.forget_rules(*topic_id);
     }
+    let view = core.view();
     if delta.broker_configs_changed(&core.node().broker_id().to_string()) {
         cleaning::configure(core);
         connections::configure(core);
+        if !TopicRules::are_same(before, view.image(), core.node()) {
+            for topic in view.topics() {
+                follow_topic(core, topic).await;
+            }
+            return;
+        }
     }
-    let view = core.view();
-    for topic_id in changed_topics(core, delta) {
-        core.forget_rules(topic_id);
-        if let Some(topic) = view.topic_by_id(topic_id) {
-            change(core, topic).await;
+    for topic_id in changed_topics(&view, delta) {
+        match view.topic_by_id(topic_id) {
+            Some(topic) => follow_topic(core, topic).await,
+            None => core.forget_rules(topic_id),
         }
     }
 }
 
+/// Something that a topic's logs here act on may have changed.
+async fn follow_topic(core: &Rc<Core>, topic: &TopicImage) {
+    core.forget_rules(topic.id);
+    change(core, topic).await;
+    // There may be very many others.
+    yield_if_needed().await;
+}
+
 /// The topics of which something has changed that their logs here act on.
-fn changed_topics(core: &Rc<Core>, delta: &MetadataDelta) -> BTreeSet<TopicId> {
-    let view = core.view();
-    if delta.broker_configs_changed(&core.node().broker_id().to_string()) {
-        return view.topics().map(|topic| topic.id).collect();
-    }
+fn changed_topics(view: &MetadataView, delta: &MetadataDelta) -> BTreeSet<TopicId> {
     let mut changed: BTreeSet<TopicId> = delta.partitions_changed.iter().map(|(topic, _)| *topic).collect();
     let named = delta.topic_configs_changed().chain(&delta.bindings_changed);
     changed.extend(named.filter_map(|name| view.image().topics().id_of(name)));
@@ -292,7 +286,10 @@ fn give_up(core: &Rc<Core>, partition: TopicIdPartition, error: ErrorCode) -> Op
 /// Somebody else leads these partitions: their logs stay, closed.
 async fn resign(core: &Rc<Core>, replicas: Vec<Replica>) {
     let log_dirs = core.node().log_dirs();
-    for replica in &replicas {
+    let name = |replica: &Replica| (replica.topic().clone(), replica.partition());
+    let names: Vec<_> = replicas.iter().map(name).collect();
+    for (replica, (topic, partition)) in replicas.iter().zip(&names) {
+        log_dirs.begin_work(topic, *partition);
         log_dirs.closed(&CheckpointEntry::of(replica), Closing::Begun);
     }
     for dir in close_logs(core, replicas).await {
@@ -309,6 +306,7 @@ async fn resign(core: &Rc<Core>, replicas: Vec<Replica>) {
             (Ok(()), _) => {}
         }
     }
+    names.iter().for_each(|(topic, partition)| log_dirs.end_work(topic, *partition));
 }
 
 /// All that opening a log needs.
@@ -370,7 +368,7 @@ fn open_unflushed(bytes: u64, to_open: ToOpen) -> Result<Option<Unflushed>, NotO
     let opened = Log::open_within(bytes, &dir, &topic, index, config, found.opening, now)?;
     let Some((log, report)) = opened else { return Ok(None) };
     tell_recovery(&topic, partition, &found.opening, &report, log.end());
-    let (high_watermark, read_bytes) = (found.high_watermark, report.checked_bytes);
+    let (high_watermark, read_bytes) = (found.high_watermark, report.read_bytes);
     Ok(Some(Unflushed { log, high_watermark, flushes_first, read_bytes }))
 }
 
@@ -428,66 +426,6 @@ fn tell_recovery(
     if report.reread_epochs {
         warn!(%topic, %partition, "leader-epoch-checkpoint cannot be understood; the epochs were read from the log");
     }
-}
-
-/// Deletes a topic's logs. What waits on them is told first, and their flushes end before a directory is
-/// renamed: what a flush writes there must not find the log of a topic that has the name next. A log that is being
-/// recovered is deleted at the end of that, in the background.
-async fn delete(core: &Rc<Core>, topic: &TopicImage) {
-    let delay_ms = core.rules(topic).file_delete_delay_ms;
-    let partitions: Vec<_> = owned(core, topic).into_iter().map(|(partition, _)| partition).collect();
-    let mut replicas = Vec::new();
-    for partition in &partitions {
-        replicas.extend(give_up(core, *partition, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
-    }
-    cleaning::ended(core, &partitions).await;
-    core.flushes_ended(&partitions).await;
-    let log_dirs = core.node().log_dirs();
-    for replica in replicas {
-        let partition = replica.partition();
-        let (dir, _) = log_dirs.place(&topic.name, partition.partition, topic.id);
-        match replica.into_log().delete() {
-            Ok(renamed) => remove_later(core, &dir, renamed, delay_ms),
-            Err(error) => error!(%partition, %error, "a deleted partition keeps its directory"),
-        }
-        log_dirs.forget(&topic.name, partition.partition, topic.id);
-    }
-    for partition in partitions {
-        let doomed = Doomed { topic: topic.name.clone(), partition, delay_ms };
-        // Who reads it renames and cuts its files, and may take minutes: it goes after that, and nobody waits for it.
-        let is_doomed = core.unopened().doom(&doomed);
-        if !is_doomed {
-            delete_closed(core, &doomed);
-        }
-    }
-}
-
-/// Deletes a log that is here and not open: another broker led it, or it could not be opened, or not yet.
-fn delete_closed(core: &Rc<Core>, doomed: &Doomed) {
-    let (log_dirs, Doomed { topic, partition, delay_ms }) = (core.node().log_dirs(), doomed);
-    let topic_id = partition.topic_id;
-    let (dir, found) = log_dirs.place(topic, partition.partition, topic_id);
-    let is_known = |found: &Found| found.partition.topic_id == topic_id;
-    match found {
-        Some(found) if is_known(&found) => match dir.rename_for_deletion(&found.partition) {
-            Ok(renamed) => remove_later(core, &dir, renamed, *delay_ms),
-            Err(error) => error!(%partition, %error, "a deleted partition keeps its directory"),
-        },
-        // It may hold what nobody has deleted, and must not be in the way of the next topic of the name.
-        Some(found) => match dir.rename_as_stray(&found.partition) {
-            Ok(path) => {
-                error!(%partition, path = %path.display(), "a directory did not say that it was the deleted topic's: it is kept under this name");
-            }
-            Err(error) => error!(%partition, %error, "a deleted partition keeps its directory"),
-        },
-        None => {}
-    }
-    log_dirs.forget(topic, partition.partition, topic_id);
-}
-
-/// The directory goes when whoever still reads from it has had `file.delete.delay.ms`.
-fn remove_later(core: &Rc<Core>, dir: &LogDir, renamed: PathBuf, delay_ms: i64) {
-    core.removing().later(Removal { job: dir.removal(renamed), delay_ms }, core.clock_ms());
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use tarn_record::{Timestamp, TopicIdPartition};
 use tarn_runtime::{DiskId, blocking_read, sleep, wall_clock_ms, yield_if_needed};
 use tracing::warn;
 
+use crate::cold_reads::disk_of;
 use crate::core::Core;
 use crate::replica::{Replica, Retained};
 use crate::{failing, limits};
@@ -41,7 +42,7 @@ async fn check(core: &Rc<Core>, partition: TopicIdPartition) {
             None | Some(Ok(Retained::Done)) => return,
             Some(Ok(Retained::Dropped)) => yield_if_needed().await,
             Some(Ok(Retained::Unread(search))) => {
-                let disk = core.partitions().get(partition).map(Replica::disk);
+                let disk = core.partitions().get(partition).map(disk_of);
                 let Some(disk) = disk else { return };
                 let Some(found) = look_up(partition, disk, search).await else { return };
                 ages.extend(found);

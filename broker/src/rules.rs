@@ -70,14 +70,25 @@ fn broker_number(view: &BrokerView<'_>, name: &str) -> Option<i64> {
     view.value(table::broker_key(name)?)?.parse().ok()
 }
 
+/// What a topic's rules rest on, as far as this node says it: what topics fall back to, and `producer.id.expiration.ms`.
+fn resolve(image: &MetadataImage, node: &Node, topic: &ConfigMap) -> (TopicConfig, i64) {
+    let broker = node.broker_id().to_string();
+    let view = BrokerView::new(image.configs(), &broker, &node.config().properties);
+    let expiration_ms = broker_number(&view, "producer.id.expiration.ms").unwrap_or(i64::MAX);
+    (TopicConfig::resolve(topic, &view), expiration_ms)
+}
+
 impl TopicRules {
+    /// True where the rules of topics that have not changed themselves are the same under both images.
+    pub fn are_same(before: &MetadataImage, after: &MetadataImage, node: &Node) -> bool {
+        let unconfigured = ConfigMap::new();
+        resolve(before, node, &unconfigured) == resolve(after, node, &unconfigured)
+    }
+
     /// The rules of `topic` on this node.
     pub fn of(image: &MetadataImage, node: &Node, topic: &TopicImage) -> TopicRules {
-        let broker = node.broker_id().to_string();
-        let view = BrokerView::new(image.configs(), &broker, &node.config().properties);
-        let config = TopicConfig::resolve(image.configs().topic(&topic.name), &view);
+        let (config, expiration_ms) = resolve(image, node, image.configs().topic(&topic.name));
         let replicas = topic.partitions.values().map(|partition| partition.replicas.len()).max().unwrap_or(1);
-        let expiration_ms = broker_number(&view, "producer.id.expiration.ms").unwrap_or(i64::MAX);
         let promise = if *topic.name == *STATE_TOPIC { Promise::OnDisk } else { Promise::AsConfigured };
         TopicRules::from_config(&config, replicas, promise, expiration_ms)
     }

@@ -10,7 +10,9 @@
 //! * a partition is here from when it is queued, or from its first failure, until it was opened or is no longer to be;
 //! * an attempt is under way from when its turn was taken until it has ended, also where the partition is no
 //!   longer to be opened meanwhile; none begins once the core stops;
-//! * the pause between two tries doubles from `LOG_RETRY_MS_MIN` to `LOG_RETRY_MS_MAX`;
+//! * the pause between two tries doubles from `LOG_RETRY_MS_MIN` to `LOG_RETRY_MS_MAX`; that between two looks whether
+//!   there is a place from a millisecond to `LOG_RETRY_MS_MIN`;
+//! * who waits for its place is looked at when it is due, before those whose turn may take long: it costs them nothing;
 //! * a log that is deleted while it is being opened goes when that has ended: nobody may have its place before;
 //! * nothing here reads a clock: `now` comes with the call.
 
@@ -26,6 +28,8 @@ use crate::limits::{LOG_RETRY_MS_MAX, LOG_RETRY_MS_MIN};
 pub struct Unopened {
     attempts: BTreeMap<TopicIdPartition, Attempts>,
     by_due: BTreeSet<(u64, TopicIdPartition)>,
+    /// The same of those that wait for their places.
+    postponed: BTreeSet<(u64, TopicIdPartition)>,
     /// How many wait for their first turn.
     queued: usize,
     under_way: BTreeSet<TopicIdPartition>,
@@ -59,14 +63,19 @@ struct Attempts {
     made: u32,
     /// When the next is due; `None` while it is under way, and where there is to be none.
     due_ms: Option<u64>,
-    /// It waits for its place, not for the others.
-    is_postponed: bool,
+    /// It waits for its place, not for the others, and was put off so often.
+    postponed: u32,
 }
 
 impl Attempts {
     /// True where a log waits for its first turn.
     fn is_queued(&self) -> bool {
-        self.made == 0 && self.due_ms.is_some() && !self.is_postponed
+        self.is_first() && self.due_ms.is_some()
+    }
+
+    /// True where its first turn has not come yet, or is under way.
+    fn is_first(&self) -> bool {
+        self.made == 0 && self.postponed == 0
     }
 }
 
@@ -80,11 +89,15 @@ impl Unopened {
         self.queued += 1;
     }
 
-    /// A log has no place yet, which is no failure: it is looked at again at `due_ms`.
-    pub fn postpone(&mut self, partition: TopicIdPartition, due_ms: u64) {
-        let made = self.forget(partition);
-        self.attempts.insert(partition, Attempts { made, due_ms: Some(due_ms), is_postponed: true });
-        self.by_due.insert((due_ms, partition));
+    /// A log has no place yet, which is no failure: it is looked at again soon. Returns how often it was put off for the
+    /// longest pause by now; 0 as long as that is no wait to speak of.
+    pub fn postpone(&mut self, partition: TopicIdPartition, now_ms: u64) -> u32 {
+        let Attempts { made, postponed, .. } = self.take(partition).unwrap_or_default();
+        let due_ms = now_ms.saturating_add((1 << postponed.min(32)).min(LOG_RETRY_MS_MIN));
+        let postponed = postponed.saturating_add(1);
+        self.attempts.insert(partition, Attempts { made, due_ms: Some(due_ms), postponed });
+        self.postponed.insert((due_ms, partition));
+        postponed.saturating_sub(LOG_RETRY_MS_MIN.ilog2() + 1)
     }
 
     /// How many logs wait for their first turn.
@@ -94,15 +107,11 @@ impl Unopened {
 
     /// A log was not opened. Returns how often that was tried by now.
     pub fn failed(&mut self, partition: TopicIdPartition, now_ms: u64) -> u32 {
-        let attempts = self.attempts.entry(partition).or_default();
-        self.queued -= usize::from(attempts.is_queued());
-        attempts.made = attempts.made.saturating_add(1);
-        let due_ms = now_ms.saturating_add(pause_ms(attempts.made));
-        if let Some(before) = attempts.due_ms.replace(due_ms) {
-            self.by_due.remove(&(before, partition));
-        }
+        let made = self.forget(partition).saturating_add(1);
+        let due_ms = now_ms.saturating_add(pause_ms(made));
+        self.attempts.insert(partition, Attempts { made, due_ms: Some(due_ms), ..Attempts::default() });
         self.by_due.insert((due_ms, partition));
-        attempts.made
+        made
     }
 
     /// The partition is not to be opened, and counts as one that could not be.
@@ -113,12 +122,17 @@ impl Unopened {
 
     /// The partition is open, or is not to be opened any more. Returns how often opening it had failed.
     pub fn forget(&mut self, partition: TopicIdPartition) -> u32 {
-        let Some(attempts) = self.attempts.remove(&partition) else { return 0 };
+        self.take(partition).map_or(0, |attempts| attempts.made)
+    }
+
+    fn take(&mut self, partition: TopicIdPartition) -> Option<Attempts> {
+        let attempts = self.attempts.remove(&partition)?;
         self.queued -= usize::from(attempts.is_queued());
         if let Some(due_ms) = attempts.due_ms {
-            self.by_due.remove(&(due_ms, partition));
+            let turns = if attempts.postponed > 0 { &mut self.postponed } else { &mut self.by_due };
+            turns.remove(&(due_ms, partition));
         }
-        attempts.made
+        Some(attempts)
     }
 
     /// How many there are.
@@ -136,10 +150,9 @@ impl Unopened {
         if self.queued == 0 && self.under_way.is_empty() {
             return Vec::new();
         }
-        let is_first = |attempts: &Attempts| attempts.made == 0;
         self.attempts
             .iter()
-            .filter(|(_, attempts)| is_first(attempts))
+            .filter(|(_, attempts)| attempts.is_first())
             .map(|(partition, _)| *partition)
             .collect()
     }
@@ -159,30 +172,33 @@ impl Unopened {
         self.attempts.contains_key(&partition)
     }
 
-    /// Begins an attempt of the partition that is due for the longest time, and where that is its first, of up to `most`
-    /// of those whose first is due after it. `failed` gives each its next turn. An attempt is under way until `ended`, and
-    /// no other begins before all have.
+    /// Begins an attempt of the partition that is due for the longest time, and where none of it has failed, of up to
+    /// `most` of those of the same kind that are due after it: those that wait for their places, or else those whose
+    /// first turn it is. `failed` gives each its next turn. An attempt is under way until `ended`, and no other begins
+    /// before all have.
     pub fn begin_due(&mut self, now_ms: u64, most: usize) -> Vec<TopicIdPartition> {
         let mut begun = Vec::new();
         if self.is_over || !self.under_way.is_empty() {
             return begun;
         }
+        let is_place_due = self.postponed.first().is_some_and(|(due_ms, _)| *due_ms <= now_ms);
+        let turns = if is_place_due { &mut self.postponed } else { &mut self.by_due };
         while begun.len() < most
-            && let Some(&(due_ms, partition)) = self.by_due.first()
+            && let Some(&(due_ms, partition)) = turns.first()
             && due_ms <= now_ms
         {
-            let is_queued = self.attempts.get(&partition).is_some_and(Attempts::is_queued);
+            let has_failed = self.attempts.get(&partition).is_some_and(|attempts| attempts.made > 0);
             // What has failed before may fail with all that is tried together with it.
-            if !is_queued && !begun.is_empty() {
+            if has_failed && !begun.is_empty() {
                 break;
             }
-            self.by_due.pop_first();
-            self.queued -= usize::from(is_queued);
+            turns.pop_first();
             if let Some(attempts) = self.attempts.get_mut(&partition) {
+                self.queued -= usize::from(attempts.is_queued());
                 attempts.due_ms = None;
             }
             begun.push(partition);
-            if !is_queued {
+            if has_failed {
                 break;
             }
         }
@@ -222,7 +238,8 @@ impl Unopened {
 
     /// When the next partition is to be tried.
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.by_due.first().map(|(due_ms, _)| *due_ms).filter(|_| !self.is_over)
+        let next = self.by_due.first().into_iter().chain(self.postponed.first());
+        next.map(|(due_ms, _)| *due_ms).min().filter(|_| !self.is_over)
     }
 }
 
@@ -329,14 +346,16 @@ mod tests {
     #[test]
     fn what_waits_for_its_place_has_not_failed_and_keeps_nobody_from_his_turn() {
         let mut unopened = Unopened::default();
-        unopened.postpone(p(0), 10);
+        unopened.postpone(p(0), 9);
         unopened.queue(p(1), Rank::Ordinary);
         assert_eq!((unopened.queued(), unopened.len(), unopened.offline()), (1, 2, 0));
+        assert_eq!(unopened.to_recover(), [p(1)]);
         for (now_ms, expected) in [(9, p(1)), (10, p(0))] {
             assert_eq!(begin(&mut unopened, now_ms), Some(expected));
+            assert!(!unopened.to_recover().contains(&p(0)), "no crash has left it");
             unopened.ended(expected);
         }
-        unopened.postpone(p(0), 20);
+        unopened.postpone(p(0), 18);
         assert_eq!(
             (unopened.queued(), unopened.has_failed(p(0)), begin(&mut unopened, 19)),
             (0, false, None)
@@ -345,6 +364,39 @@ mod tests {
         assert!(unopened.has_failed(p(0)));
         unopened.postpone(p(0), 30);
         assert_eq!((unopened.has_failed(p(0)), unopened.forget(p(0)), unopened.len()), (true, 1, 1));
+    }
+
+    #[test]
+    fn who_waits_for_its_place_is_looked_at_before_all_that_wait_to_be_recovered() {
+        let mut unopened = Unopened::default();
+        (0..3).for_each(|partition| unopened.queue(p(partition), Rank::Internal));
+        (7..9).for_each(|partition| assert_eq!(unopened.postpone(p(partition), 9), 0));
+        assert_eq!(unopened.next_due_ms(), Some(0));
+        assert_eq!(unopened.begin_due(10, 4), [p(7), p(8)]);
+        // One of them has its place, the other not yet.
+        unopened.forget(p(7));
+        unopened.postpone(p(8), 10);
+        (7..9).for_each(|partition| unopened.ended(p(partition)));
+        assert_eq!(unopened.begin_due(11, 4), [p(0), p(1), p(2)], "and they go on meanwhile");
+        assert_eq!(unopened.queued(), 0);
+        (0..3).for_each(|partition| unopened.ended(p(partition)));
+        assert_eq!((begin(&mut unopened, 11), unopened.next_due_ms()), (None, Some(12)));
+    }
+
+    #[test]
+    fn who_waits_long_for_its_place_is_looked_at_less_and_less_often() {
+        let (mut unopened, mut now_ms, mut pauses, mut long) =
+            (Unopened::default(), 0, Vec::new(), Vec::new());
+        for _ in 0..14 {
+            long.push(unopened.postpone(p(0), now_ms));
+            let due_ms = unopened.next_due_ms().expect("it waits");
+            assert_eq!(begin(&mut unopened, due_ms), Some(p(0)));
+            unopened.ended(p(0));
+            pauses.push(due_ms - now_ms);
+            now_ms = due_ms;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000, 1000]);
+        assert_eq!(long, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
     }
 
     #[test]

@@ -35,7 +35,9 @@ struct Watched {
     /// Whoever opens a file to write goes on when this is raised.
     held: Mutex<Option<Flag>>,
     cold: Mutex<Vec<Cold>>,
-    /// Reads of them that were begun.
+    /// Files whose names memory does not have.
+    unknown: Mutex<Vec<(&'static str, Flag)>>,
+    /// Reads of both that were begun.
     cold_reads: AtomicUsize,
 }
 
@@ -60,6 +62,7 @@ impl Default for WatchedDisk {
             available: AtomicU64::new(u64::MAX),
             held: Mutex::new(None),
             cold: Mutex::new(Vec::new()),
+            unknown: Mutex::default(),
             cold_reads: AtomicUsize::new(0),
         }))
     }
@@ -107,6 +110,11 @@ impl WatchedDisk {
         self.0.cold.lock().expect("nobody panicked").push(cold);
     }
 
+    /// Memory does not have the names of these files, and whoever opens them from the disk waits until `until` is raised.
+    pub(crate) fn opens_slowly(&self, path_part: &'static str, until: Flag) {
+        self.0.unknown.lock().expect("nobody panicked").push((path_part, until));
+    }
+
     /// Memory has nothing of these files, and the disk says when `until` is raised that it cannot read them.
     pub(crate) fn is_broken_from(&self, path_part: &'static str, until: Flag) {
         let cold = Cold { path_part, until, is_broken: true };
@@ -134,6 +142,12 @@ impl WatchedDisk {
 }
 
 impl Watched {
+    fn opens_slowly(&self, path: &str) -> Option<Flag> {
+        let unknown = self.unknown.lock().expect("nobody panicked");
+        let found = unknown.iter().find(|(path_part, until)| path.contains(path_part) && !until.is_raised());
+        found.map(|(_, until)| until.clone())
+    }
+
     fn cold(&self, path: &str) -> Option<Cold> {
         let cold = self.cold.lock().expect("nobody panicked");
         cold.iter().find(|cold| path.contains(cold.path_part)).cloned()
@@ -141,7 +155,14 @@ impl Watched {
 }
 
 impl Watch for Watched {
-    fn opens(&self, _: &str, how: Open, _: ReadFrom) -> io::Result<()> {
+    fn opens(&self, path: &str, how: Open, from: ReadFrom) -> io::Result<()> {
+        if let Some(until) = self.opens_slowly(path).filter(|_| how != Open::Create) {
+            if from == ReadFrom::Memory {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.cold_reads.fetch_add(1, Ordering::SeqCst);
+            until.raised_blocking();
+        }
         let held = self.held.lock().expect("nobody panicked").clone();
         if let Some(go_on) = held.filter(|go_on| how == Open::Create && !go_on.is_raised()) {
             go_on.raised_blocking();

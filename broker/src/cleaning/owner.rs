@@ -20,6 +20,7 @@ use super::ledger::{Files, Hindrance};
 use super::numbers::Uncleanable;
 use super::round::Outcome;
 use super::shared::Unwanted;
+use crate::cold_reads::disk_of;
 use crate::core::Core;
 use crate::failing;
 use crate::flushing::{NotFlushed, flush_in_background};
@@ -60,6 +61,8 @@ pub enum Swap {
     Done,
     /// The log is not what it was: its files are to be removed before anything else is written for the log.
     Stale(RemovalJob),
+    /// Somebody is opening a file that leaves the log: it can be handed over again.
+    Busy(Box<Cleaned>),
     /// The disk refused, and nothing has changed.
     Refused(LogError),
     /// The core has gone.
@@ -229,7 +232,7 @@ fn add_uncleanable(core: &Core, partition: TopicIdPartition, found: &mut Candida
 /// Looks at a log; what memory does not have of it is looked up beside the core.
 async fn look_anywhere(core: &Rc<Core>, partition: TopicIdPartition) -> Look {
     loop {
-        let of = core.partitions().get(partition).map(|replica| (files_of(replica), replica.disk()));
+        let of = core.partitions().get(partition).map(|replica| (files_of(replica), disk_of(replica)));
         let (search, (files, disk)) = match (look(core, partition), of) {
             (Look::Cold(search), Some(of)) => (search, of),
             (looked, _) => return looked,
@@ -374,6 +377,7 @@ fn swap(core: &Rc<Core>, partition: TopicIdPartition, cleaned: Cleaned) -> Swap 
             Swap::Done
         }
         Err(SwapError::Stale(removal)) => Swap::Stale(removal),
+        Err(SwapError::Busy(cleaned)) => Swap::Busy(cleaned),
         Err(SwapError::Refused(error)) => Swap::Refused(error),
         Err(SwapError::Torn(error)) => {
             drop(partitions);

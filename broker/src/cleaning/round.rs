@@ -10,6 +10,7 @@ use tarn_record::Offset;
 
 use super::owner::Swap;
 use super::shared::{Shared, Unwanted};
+use crate::limits;
 
 /// What became of a round.
 #[derive(Debug)]
@@ -53,16 +54,33 @@ pub(super) fn run(
             Err(error) => break Outcome::of(error),
         };
         let (before, after) = (cleaned.bytes_before(), cleaned.bytes_after());
-        match swap(cleaned) {
+        match swap_when_free(cleaned, shared, unwanted, &mut swap) {
             Swap::Done => {
                 (ran.bytes_before, ran.bytes_after) = (ran.bytes_before + before, ran.bytes_after + after)
             }
             Swap::Stale(removal) => break discarded(removal),
+            Swap::Busy(given_up) => break discarded(given_up.discard()),
             Swap::Refused(error) => break Outcome::Failed(error.into()),
             Swap::Unanswered => break Outcome::GivenUp,
         }
     };
     Ran { outcome, ..ran }
+}
+
+/// Hands a segment over until nobody is opening a file that leaves the log: their disk may not answer. Still busy where
+/// the round has ended meanwhile.
+fn swap_when_free(
+    mut cleaned: Cleaned,
+    shared: &Shared,
+    unwanted: &Unwanted,
+    swap: &mut impl FnMut(Cleaned) -> Swap,
+) -> Swap {
+    loop {
+        cleaned = match swap(cleaned) {
+            Swap::Busy(again) if shared.pause(limits::SWAP_PAUSE, unwanted).is_continue() => *again,
+            swapped => return swapped,
+        };
+    }
 }
 
 fn discarded(removal: RemovalJob) -> Outcome {

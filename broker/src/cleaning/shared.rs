@@ -38,6 +38,15 @@ impl Unwanted {
     }
 }
 
+impl State {
+    fn goes_on(&self, unwanted: &Unwanted) -> ControlFlow<()> {
+        match self.is_stopped || unwanted.is_raised() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
 impl Shared {
     /// A cleaner that is configured so, and whose threads do not run yet.
     pub fn new(config: CleanerConfig) -> Shared {
@@ -104,10 +113,14 @@ impl Shared {
             let waited = self.moved.wait_timeout_while(state, wait, waits);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        match state.is_stopped || unwanted.is_raised() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        state.goes_on(unwanted)
+    }
+
+    /// Waits a little for what keeps a round; says whether to go on.
+    pub(super) fn pause(&self, pause: Duration, unwanted: &Unwanted) -> ControlFlow<()> {
+        let waits = |state: &mut State| state.goes_on(unwanted).is_continue();
+        let waited = self.moved.wait_timeout_while(self.state(), pause, waits);
+        waited.unwrap_or_else(PoisonError::into_inner).0.goes_on(unwanted)
     }
 
     /// A panic while the lock was held leaves a state that is whole.

@@ -2,9 +2,12 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_lite::future::poll_once;
-use tarn_log::{CleanRules, Cleaned, Cleaning, Log, LogConfig, OffsetMap, Opening, Spent};
+use futures_lite::future::{block_on, poll_once};
+use tarn_log::{
+    CleanRules, Cleaned, Cleaning, Descriptors, Log, LogConfig, LogDir, OffsetMap, Opening, Spent,
+};
 use tarn_record::{
     BatchBuilder, Compression, Epoch, Offset, PartitionIndex, Record, Timestamp, TopicId, TopicIdPartition,
     ValidBatch,
@@ -16,7 +19,6 @@ use tarn_wire::ErrorCode;
 use super::*;
 use crate::envelope::{CheckpointEntry, Envelope, OffsetQuery, OffsetSpec};
 use crate::interest::{InterestId, Scope};
-use crate::limits;
 use crate::lone_core::{self, LoneCore};
 use crate::replica::ending::tests::ALONE;
 use crate::replica::{Isolation, Replica};
@@ -133,6 +135,61 @@ fn a_lookup_that_meets_a_swap_is_done_again_in_the_new_files() {
 }
 
 #[test]
+fn a_segment_waits_for_who_opens_a_file_that_it_replaces_and_the_core_does_not() {
+    lone_core::run(|world| async move {
+        let path = world.dir.path().with_file_name("slow");
+        let slow = LogDir::open(world.disk.disk(), path, Descriptors::new(1)).expect("it is new");
+        let world = LoneCore { dir: slow, ..world };
+        world.lead(&rules(true));
+        world.lead_again(&rules(true), true);
+        let Begun { cleaning, end: slot, .. } = *world.begin().await;
+        let cleaned = first_segment(cleaning);
+        let (wake, answers) = (Flag::default(), Flag::default());
+        let asked = (InterestId(1), &wake);
+        // What is read elsewhere has the first file closed: there is a descriptor for one.
+        let read = world.fetch((InterestId(2), &Flag::default()), &[(P, Offset(20))], Scope::All).await;
+        assert!(!read.partitions[0].records.is_empty());
+        world.disk.opens_slowly("slow/t-0/00000000000000000000.log", answers.clone());
+        assert_eq!(world.fetch(asked, &[(P, Offset(0))], Scope::All).await.lookups, 1);
+        world.disk.has_begun(1).await;
+        let Swap::Busy(cleaned) = world.swap(cleaned).await else { panic!("it is being opened") };
+        answers.raise();
+        world.has_news(asked).await;
+        assert!(matches!(world.swap(*cleaned).await, Swap::Done));
+        end(slot, Outcome::GivenUp).await;
+    });
+}
+
+#[test]
+fn a_round_hands_a_segment_over_until_it_is_taken_or_the_round_is_to_end() {
+    for ends in [false, true] {
+        lone_core::run(move |world| async move {
+            world.lead(&rules(true));
+            let Begun { cleaning, unwanted, end: slot } = *world.begin().await;
+            let (shared, mut handed_over) = (world.core.node().cleaner().clone(), 0);
+            let swap = |cleaned: Cleaned| {
+                handed_over += 1;
+                match handed_over {
+                    3 if ends => shared.end(&unwanted),
+                    1..3 => {}
+                    _ => {
+                        let (slot, swapped) = reply();
+                        answer(&world.core, CleanCall::Swap(P, Box::new(cleaned), slot));
+                        return block_on(swapped).expect("it is answered");
+                    }
+                }
+                Swap::Busy(Box::new(cleaned))
+            };
+            let ran = round::run(cleaning, 1 << 20, &shared, &unwanted, swap);
+            let written = world.dir.path().join("t-0/00000000000000000000.log.cleaned");
+            assert!(handed_over >= 3 && !written.exists());
+            assert_eq!(matches!(ran.outcome, Outcome::Compacted(_)), !ends, "{ran:?}");
+            end(slot, Outcome::GivenUp).await;
+        });
+    }
+}
+
+#[test]
 fn a_round_that_comes_to_nothing_is_not_begun_again_before_there_is_more() {
     lone_core::run(|world| async move {
         world.lead(&rules(true));
@@ -159,16 +216,7 @@ fn a_log_that_has_lost_its_end_is_compacted_from_there() {
 fn what_was_compacted_here_is_known_whatever_the_policy_is_now() {
     lone_core::run(|world| async move {
         world.lead(&rules(true));
-        let replica =
-            world.core.partitions().remove(P, ErrorCode::NOT_LEADER_OR_FOLLOWER).expect("it is led");
-        forget(&world.core, P);
-        drop(replica);
-        let opening = Opening { clean: false, recovery_point: Offset(0), log_start: Offset(0) };
-        let policy_is_delete = rules(false);
-        let config = policy_is_delete.log.clone();
-        let log =
-            Log::open(&world.dir, TOPIC, P.partition, config, opening, NOW).expect("its files are right").0;
-        world.take_in(log, &policy_is_delete);
+        world.lead_again(&rules(false), false);
         let compacted = || world.core.partitions().get(P).is_some_and(|replica| replica.ends().compacted);
         assert!(compacted());
         let end = world.core.partitions().get(P).map(|replica| replica.log().end()).unwrap_or_default();
@@ -191,6 +239,18 @@ impl LoneCore {
         self.take_in(log, rules);
     }
 
+    /// Opens the log again: none of its files is open but the last.
+    fn lead_again(&self, rules: &Arc<TopicRules>, clean: bool) {
+        let replica = self.core.partitions().remove(P, ErrorCode::NOT_LEADER_OR_FOLLOWER).expect("it is led");
+        forget(&self.core, P);
+        drop(replica);
+        let opening = Opening { clean, recovery_point: Offset(0), log_start: Offset(0) };
+        let config = rules.log.clone();
+        let log =
+            Log::open(&self.dir, TOPIC, P.partition, config, opening, NOW).expect("its files are right").0;
+        self.take_in(log, rules);
+    }
+
     fn take_in(&self, log: Log, rules: &Arc<TopicRules>) {
         let log_dirs = self.core.node().log_dirs();
         log_dirs.place(TOPIC, P.partition, P.topic_id);
@@ -209,7 +269,7 @@ impl LoneCore {
             if let Some(begun) = self.begin_now().await {
                 return begun;
             }
-            sleep(limits::PLACE_LOOK_AGAIN).await;
+            sleep(Duration::from_millis(1)).await;
         }
     }
 

@@ -4,15 +4,21 @@
 //! A log is compacted only once the cleaner's file has a line of it: whatever becomes of its topic's policy, a start
 //! then knows that its batches may not be those that were appended.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 
 use tarn_log::checkpoints::OffsetCheckpoint;
 use tarn_log::log_dir::LogDirError;
 use tarn_record::{Offset, PartitionIndex, TopicId};
 
-use super::{Line, LogDirs, Name};
+use super::{Line, LogDirs, Name, Place};
 use crate::limits;
+
+/// What a cleaner's file says of a log of a topic: where compaction goes on.
+pub(super) type CleanerLine = (Name, TopicId, Offset);
+
+/// The same of all logs, for each directory whose file is to be written.
+pub(super) type CleanerLines = BTreeMap<usize, Vec<CleanerLine>>;
 
 /// What the checkpoint files say of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,23 +83,44 @@ impl LogDirs {
         if turn.is_over {
             return Ok(());
         }
-        let mut changed = self.places().uncleaned.clone();
-        changed.retain(|dir| !self.places().failed.contains(dir));
-        changed.into_iter().try_for_each(|dir| self.write_cleaner_offsets_of(dir))
+        let failed = self.places().failed.clone();
+        let changed = self.cleaner_lines(&failed);
+        let written = changed.iter().map(|(dir, lines)| self.write_cleaner_offsets_of(*dir, lines));
+        // A directory that refuses keeps no other from being written.
+        written.collect::<Vec<_>>().into_iter().collect()
     }
 
-    /// The same of one directory. The turn is the caller's.
-    pub(super) fn write_cleaner_offsets_of(&self, index: usize) -> Result<(), LogDirError> {
-        if !self.places().uncleaned.remove(&index) {
-            return Ok(());
+    /// What the cleaner's file of each directory is to say where something was noted since it was last written, but for
+    /// those that have failed. The turn is the caller's, who writes all of them: what is noted meanwhile makes a file be
+    /// written again.
+    pub(super) fn cleaner_lines(&self, failed: &BTreeSet<usize>) -> CleanerLines {
+        let mut lines = {
+            let mut places = self.places();
+            let of_all = places.uncleaned.iter().copied();
+            let (left, changed) = of_all.partition::<BTreeSet<usize>, _>(|dir| failed.contains(dir));
+            places.uncleaned = left;
+            changed.into_iter().map(|dir| (dir, Vec::new())).collect::<CleanerLines>()
+        };
+        if lines.is_empty() {
+            return lines;
         }
-        // What is noted meanwhile makes it be written again.
-        let mut lines = Vec::new();
         self.each_place(|name, place| {
-            if let Some(first_dirty) = place.first_dirty.filter(|_| place.dir == index) {
-                lines.push((name.clone(), place.topic_id, first_dirty));
+            let Some(lines) = lines.get_mut(&place.dir) else { return };
+            match place.first_dirty {
+                Some(first_dirty) => lines.push((name.clone(), place.topic_id, first_dirty)),
+                // Its line goes, so that it is not to be compacted before there is one again.
+                None => place.on_disk.is_known_as_compacted = false,
             }
         });
+        lines
+    }
+
+    /// Writes the cleaner's file of one directory. The turn is the caller's.
+    pub(super) fn write_cleaner_offsets_of(
+        &self,
+        index: usize,
+        lines: &[CleanerLine],
+    ) -> Result<(), LogDirError> {
         // One that cannot be read is written anew.
         let holds_none =
             self.dirs[index].offsets(OffsetCheckpoint::Cleaner).is_ok_and(|held| held.is_empty());
@@ -106,42 +133,49 @@ impl LogDirs {
             self.places().uncleaned.insert(index);
             return written;
         }
+        self.each_of(
+            lines,
+            |(name, topic_id, _)| (name, *topic_id),
+            |place, _| {
+                place.on_disk.is_known_as_compacted = true;
+            },
+        );
+        Ok(())
+    }
+
+    /// Notes what the files of a directory have of each log. Where the recovery points were not written, their file may be
+    /// the old or the new one, so that only what both say counts: the lower of both, which is noted before.
+    pub(super) fn points_written(&self, lines: &[Line], is_written: bool) {
+        self.each_of(
+            lines,
+            |line| (&line.name, line.topic_id),
+            |place, line| {
+                if is_written {
+                    place.on_disk.recovery_point = line.recovery_point;
+                }
+                place.on_disk.high_watermark = line.high_watermark;
+                place.on_disk.log_start = line.log_start;
+            },
+        );
+    }
+
+    /// Goes through the places of these lines as far as they are still those of their topics, as [`LogDirs::each_place`]
+    /// does through all.
+    fn each_of<L>(
+        &self,
+        lines: &[L],
+        named: impl Fn(&L) -> (&Name, TopicId),
+        mut visit: impl FnMut(&mut Place, &L),
+    ) {
         for some in lines.chunks(limits::PLACES_AT_ONCE) {
             let mut places = self.places();
-            for (name, topic_id, _) in some {
-                if let Some(place) = places.by_name.get_mut(name).filter(|place| place.topic_id == *topic_id)
-                {
-                    place.on_disk.is_known_as_compacted = true;
-                }
+            for line in some {
+                let (name, topic_id) = named(line);
+                let place = places.by_name.get_mut(name).filter(|place| place.topic_id == topic_id);
+                place.into_iter().for_each(|place| visit(place, line));
             }
             drop(places);
             thread::sleep(limits::PLACES_PAUSE);
         }
-        Ok(())
-    }
-
-    /// Notes what the files have of each log. Where the recovery points were not written, their file may be the old or the
-    /// new one, so that only what both say counts.
-    pub(super) fn points_written(
-        &self,
-        index: usize,
-        lines: &[Line],
-        written: Result<(), LogDirError>,
-    ) -> Result<(), LogDirError> {
-        let points: HashMap<&Name, &Line> = lines.iter().map(|line| (&line.name, line)).collect();
-        self.each_place(|name, place| {
-            if place.dir != index {
-                return;
-            }
-            let line = points.get(name).filter(|line| line.topic_id == place.topic_id);
-            let point = line.map_or(Offset(0), |line| line.recovery_point);
-            let before = place.on_disk.recovery_point;
-            place.on_disk.recovery_point = if written.is_ok() { point } else { point.min(before) };
-            if let Some(line) = line {
-                place.on_disk.high_watermark = line.high_watermark;
-                place.on_disk.log_start = line.log_start;
-            }
-        });
-        written
     }
 }

@@ -1,6 +1,7 @@
 //! Directories whose disk has failed while the node runs, or before: until it is started again nothing is opened, made or
 //! written there, and nothing is said of it in a checkpoint.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use tarn_record::{PartitionIndex, TopicIdPartition};
@@ -43,10 +44,11 @@ impl LogDirs {
         Failure::New { dir, path: self.dirs[dir].path().to_owned() }
     }
 
-    /// True where a partition is in a directory that has failed.
+    /// True where a partition is in a directory that has failed; not where only an older topic of its name is.
     pub fn is_in_failed(&self, topic: &str, partition: TopicIdPartition) -> bool {
         let (name, places) = ((topic.to_owned(), partition.partition), self.places());
-        let has_failed = |place: &Place| places.failed.contains(&place.dir);
+        let has_failed =
+            |place: &Place| place.is_of(partition.topic_id) && places.failed.contains(&place.dir);
         places.missing.contains(&partition) || places.by_name.get(&name).is_some_and(has_failed)
     }
 
@@ -61,16 +63,20 @@ impl LogDirs {
         &self.missing
     }
 
-    /// The same, but for paths at which there is another directory now.
+    /// The same, each once, but for paths at which there is another directory now: two that are missing may have been at
+    /// the same path, one after the other.
     pub fn missing_paths(&self) -> impl Iterator<Item = &Path> {
         let is_taken = |path: &Path| self.dirs.iter().any(|dir| dir.path() == path);
-        self.missing.iter().map(PathBuf::as_path).filter(move |path| !is_taken(path))
+        let paths: BTreeSet<_> = self.missing.iter().map(PathBuf::as_path).collect();
+        paths.into_iter().filter(move |path| !is_taken(path))
     }
 
-    /// A partition has a log; true where that is nowhere to be found, and so in a directory that is missing.
+    /// A partition has a log; true where that is nowhere to be found, and so in a directory that is missing. What another
+    /// topic has left under the name is not its log.
     pub fn note_missing(&self, topic: &str, partition: TopicIdPartition) -> bool {
         let (name, mut places) = ((topic.to_owned(), partition.partition), self.places());
-        !places.by_name.contains_key(&name) && places.missing.insert(partition)
+        let is_here = places.by_name.get(&name).is_some_and(|place| place.is_of(partition.topic_id));
+        !is_here && places.missing.insert(partition)
     }
 
     /// Something in this directory could not be closed: it does not count as closed in order.
@@ -93,9 +99,9 @@ impl LogDirs {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Closing, Held};
     use super::*;
     use crate::envelope::CheckpointEntry;
-    use std::collections::BTreeSet;
     use tarn_log::checkpoints::OffsetCheckpoint;
     use tarn_log::{Descriptors, LogDir, RealDisk};
     use tarn_record::{Offset, TopicId};
@@ -108,15 +114,15 @@ mod tests {
         let (dirs, _files) = three();
         let topics: Vec<_> = ["a", "b", "c"].map(|topic| (topic, open(&dirs, topic))).into();
         let metadata = dirs.dirs()[0].path().to_owned();
-        let in_second = topics.iter().find(|(topic, _)| is_in(&dirs, topic, 1)).expect("one in each").0;
+        let (in_second, id) = *topics.iter().find(|(topic, _)| is_in(&dirs, topic, 1)).expect("one in each");
         let path = dirs.dirs()[1].path().to_owned();
         assert_eq!(dirs.fail(in_second, P, &metadata), Failure::New { dir: 1, path: path.clone() });
         assert_eq!(dirs.fail(in_second, P, &metadata), Failure::Known { dir: 1 });
         assert_eq!(dirs.failed(), [path]);
-        assert!(is_in_failed(&dirs, in_second));
+        assert!(dirs.is_in_failed(in_second, TopicIdPartition { topic_id: id, partition: P }));
         for topic in ["d", "e", "f", "g"] {
-            open(&dirs, topic);
-            assert!(!is_in_failed(&dirs, topic), "{topic}");
+            let id = open(&dirs, topic);
+            assert!(!dirs.is_in_failed(topic, TopicIdPartition { topic_id: id, partition: P }), "{topic}");
         }
         let entries: Vec<_> = topics.iter().map(|(topic, id)| entry(topic, *id)).collect();
         dirs.write_checkpoints(&entries).expect("the others have room");
@@ -159,16 +165,50 @@ mod tests {
     }
 
     #[test]
+    fn what_an_older_topic_has_left_under_its_name_is_no_log_of_a_partition() {
+        let (dirs, _files) = three();
+        open(&dirs, "t");
+        let dirs = dirs.without(vec!["/missing".into()]);
+        let again = TopicIdPartition { topic_id: TopicId::random(), partition: P };
+        assert!(dirs.note_missing("t", again) && dirs.is_in_failed("t", again));
+    }
+
+    #[test]
+    fn a_topic_that_is_made_again_is_not_kept_out_by_the_directory_of_the_older_one() {
+        for is_open in [true, false] {
+            let (dirs, _files) = three();
+            let old = open(&dirs, "t");
+            if !is_open {
+                dirs.closed(&entry("t", old), Closing::Begun);
+            }
+            let new = TopicIdPartition { topic_id: TopicId::random(), partition: P };
+            let failed = dirs.place("t", P, old).0;
+            assert!(matches!(dirs.fail("t", P, Path::new("elsewhere")), Failure::New { .. }));
+            assert!(!dirs.is_in_failed("t", new));
+            if is_open {
+                assert_eq!(dirs.take_over("t", new, Offset(1)).expect_err("its core has it"), Held);
+                dirs.forget("t", P, old);
+            }
+            assert!(
+                dirs.take_over("t", new, Offset(1)).expect("it is free").is_none(),
+                "nothing is renamed there"
+            );
+            assert_ne!(dirs.place("t", P, new.topic_id).0.path(), failed.path());
+            dirs.forget("t", P, old);
+            assert!(
+                dirs.is_held("t", TopicIdPartition { topic_id: old, partition: P }),
+                "it is the next one's"
+            );
+        }
+    }
+
+    #[test]
     fn the_path_of_a_missing_directory_is_shown_unless_another_one_is_there() {
         let (dirs, _files) = three();
         let taken = dirs.dirs()[0].path().to_owned();
-        let dirs = dirs.without(["/unreadable".into()]).without(["/gone".into(), taken]);
-        assert_eq!(dirs.missing().len(), 3);
-        assert!(dirs.missing_paths().eq([Path::new("/unreadable"), Path::new("/gone")]));
-    }
-
-    fn is_in_failed(dirs: &LogDirs, topic: &str) -> bool {
-        dirs.is_in_failed(topic, TopicIdPartition { topic_id: TopicId::ZERO, partition: P })
+        let dirs = dirs.without(["/unreadable".into()]).without(["/gone".into(), taken, "/gone".into()]);
+        assert_eq!(dirs.missing().len(), 4, "two were at one path, one after the other");
+        assert!(dirs.missing_paths().eq([Path::new("/gone"), Path::new("/unreadable")]));
     }
 
     /// Three directories, empty.

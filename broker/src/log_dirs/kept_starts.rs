@@ -4,11 +4,11 @@
 //! lines were begun before, perhaps, and then do not know of them: what was written since a round was begun is not
 //! lowered by it. A start that a truncation lowered is said by the log's own `truncation-checkpoint`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tarn_log::LogDir;
 use tarn_log::checkpoints::OffsetCheckpoint;
-use tarn_record::Offset;
+use tarn_record::{Offset, TopicId};
 use thiserror::Error;
 
 use super::{Line, LogDirs, Name};
@@ -23,7 +23,7 @@ impl LogDirs {
     /// Writes the log starts of these logs, and no other line: for each whether it is on the disk. Waits for the disk.
     ///
     /// # Errors
-    /// For the logs of a directory that does not take them.
+    /// For the logs of a directory that does not take them, and for those that are not here.
     pub fn keep_starts(&self, entries: &[CheckpointEntry]) -> Vec<Result<(), NotKept>> {
         let mut turn = self.turn();
         if turn.is_over {
@@ -33,6 +33,8 @@ impl LogDirs {
         let (lines, places) = self.lines_of(entries);
         let failed = places.failed.clone();
         drop(places);
+        let named = |line: &Line| (line.name.clone(), line.topic_id);
+        let open: HashSet<(Name, TopicId)> = lines.iter().flatten().map(named).collect();
         let mut refused: HashMap<Name, NotKept> = HashMap::new();
         for (index, lines) in lines.into_iter().enumerate().filter(|(_, lines)| !lines.is_empty()) {
             let written = match failed.contains(&index) {
@@ -44,8 +46,15 @@ impl LogDirs {
                 Err(why) => refused.extend(lines.into_iter().map(|line| (line.name, why.clone()))),
             }
         }
-        let name = |entry: &CheckpointEntry| (entry.topic.to_string(), entry.partition);
-        entries.iter().map(|entry| refused.get(&name(entry)).cloned().map_or(Ok(()), Err)).collect()
+        let became = |entry: &CheckpointEntry| {
+            let name = (entry.topic.to_string(), entry.partition);
+            match refused.get(&name) {
+                Some(why) => Err(why.clone()),
+                None if open.contains(&(name, entry.topic_id)) => Ok(()),
+                None => Err(NotKept::Gone),
+            }
+        };
+        entries.iter().map(became).collect()
     }
 
     /// Notes what the file has of these logs.
@@ -66,6 +75,9 @@ pub enum NotKept {
     /// The node stops.
     #[error("the node stops")]
     Stopped,
+    /// The log has no place any more, or is not open, so that no file says anything new of it.
+    #[error("the log is not here any more")]
+    Gone,
     /// The disk of its directory has failed.
     #[error("the disk of its log directory has failed")]
     DirFailed,
@@ -99,7 +111,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use tarn_log::{Descriptors, LogDir, RealDisk};
-    use tarn_record::{PartitionIndex, TopicId};
+    use tarn_record::PartitionIndex;
     use tempfile::TempDir;
 
     const P: PartitionIndex = PartitionIndex(0);
@@ -125,10 +137,11 @@ mod tests {
         let (dirs, _files) = dirs();
         let old = place(&dirs, "t");
         dirs.begin_checkpoints();
-        kept(&dirs, &[entry("t", old, 5), entry("gone", old, 5)]);
+        let kept = dirs.keep_starts(&[entry("t", old, 5), entry("gone", old, 5)]);
+        assert_eq!(kept, [Ok(()), Err(NotKept::Gone)]);
         dirs.forget("t", P, old);
         let new = place(&dirs, "t");
-        kept(&dirs, &[entry("t", old, 6)]);
+        assert_eq!(dirs.keep_starts(&[entry("t", old, 6), entry("t", new, 0)]), [Err(NotKept::Gone), Ok(())]);
         assert_eq!(starts(&dirs), [("t".to_owned(), 5)]);
         dirs.make_way("t", P).expect("there is room");
         dirs.write_checkpoints(&[entry("t", new, 0)]).expect("there is room");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tarn_log::LogDirError;
 use tarn_record::{PartitionIndex, TopicId};
 
-use super::LogDirs;
+use super::{LogDirs, Place};
 
 /// A directory that was put aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl LogDirs {
                 // Whoever wants its place has to make way first.
                 Err(error) => {
                     if !places.by_name.contains_key(&name) {
-                        places.insert(name, place);
+                        places.insert(name, Place { is_stray: true, ..place });
                     }
                     refused = Some(error);
                 }

@@ -87,20 +87,6 @@ fn checkpoints_without_a_log_that_is_gone_make_way_for_the_next() {
 }
 
 #[test]
-fn a_place_is_one_topics_until_that_is_forgotten_and_then_the_next_ones() {
-    let (dirs, _files) = dirs(&[]);
-    let (old, new) = (place(&dirs, "t"), TopicId::random());
-    assert!(dirs.is_held_by_another("t", P, new) && !dirs.is_held_by_another("t", P, old));
-    dirs.forget("t", P, new);
-    assert!(dirs.is_held_by_another("t", P, new), "it was not its to forget");
-    dirs.forget("t", P, old);
-    assert!(!dirs.is_held_by_another("t", P, new));
-    dirs.place("t", P, new);
-    dirs.forget("t", P, old);
-    assert!(dirs.is_held_by_another("t", P, old), "the next topic keeps it");
-}
-
-#[test]
 fn a_log_that_is_found_and_not_opened_keeps_its_line() {
     let (dirs, _files) = dirs(&["t"]);
     dirs.write_checkpoints(&[]).expect("there is room");
@@ -117,13 +103,16 @@ fn a_log_that_is_found_and_not_opened_keeps_its_line() {
 fn a_directory_with_a_log_that_was_not_checked_is_not_closed_in_order() {
     let (dirs, _files) = dirs(&["t", "u"]);
     assert_eq!(dirs.closed_in_order().len(), 0, "no mark was there");
-    dirs.opened("t", P, TopicId::random());
+    let id = TopicId::random();
+    dirs.opened("t", P, id);
     assert_eq!(dirs.closed_in_order().len(), 0, "the other may still be damaged");
     dirs.opened("u", P, TopicId::random());
     assert_eq!(dirs.closed_in_order().len(), 1);
     dirs.closed(&entry("t", TopicId::random(), 7), Closing::Begun);
+    assert_eq!(dirs.closed_in_order().len(), 1, "it is another topic's");
+    dirs.closed(&entry("t", id, 7), Closing::Begun);
     assert_eq!(dirs.closed_in_order().len(), 0);
-    dirs.closed(&entry("t", TopicId::random(), 7), Closing::InOrder);
+    dirs.closed(&entry("t", id, 7), Closing::InOrder);
     assert_eq!(dirs.closed_in_order().len(), 1);
 }
 
@@ -166,6 +155,55 @@ fn where_compaction_goes_on_is_written_down_and_read_again() {
     assert_eq!(again.first_dirty("t", P, t), Some(Offset(5)));
     assert_eq!(again.first_dirty("t", P, u), None, "of another topic nothing is known");
     assert!(again.on_disk("t", P, t).is_known_as_compacted);
+}
+
+#[test]
+fn a_log_whose_line_has_gone_is_not_known_as_compacted_before_there_is_one_again() {
+    let (dirs, _files) = dirs(&["t", "u"]);
+    let id = |topic| dirs.place(topic, P, TopicId::ZERO).1.expect("it is there").partition.topic_id;
+    let (t, u) = (id("t"), id("u"));
+    let note = |at: Option<i64>| dirs.note_first_dirty("t", P, t, at.map(Offset));
+    let is_known = |topic, id| dirs.on_disk(topic, P, id).is_known_as_compacted;
+    note(Some(5));
+    dirs.note_first_dirty("u", P, u, Some(Offset(7)));
+    dirs.write_cleaner_offsets().expect("there is room");
+    assert!(is_known("t", t));
+    for write_all in [true, false] {
+        let write = || match write_all {
+            true => dirs.write_checkpoints(&[]),
+            false => dirs.write_cleaner_offsets(),
+        };
+        note(None);
+        write().expect("there is room");
+        assert!(!is_known("t", t) && is_known("u", u));
+        note(Some(9));
+        assert!(!is_known("t", t), "not yet");
+        write().expect("there is room");
+        assert!(is_known("t", t));
+    }
+}
+
+#[test]
+fn the_files_of_all_directories_are_written_though_one_of_them_refuses() {
+    let files: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
+    let open = |files: &TempDir| {
+        LogDir::open(Arc::new(RealDisk), files.path(), Descriptors::new(100)).expect("it is new")
+    };
+    let dirs = LogDirs::new(files.iter().map(open).collect(), 3).expect("they can be read");
+    let topics = ["a", "b", "c"].map(|topic| (topic, place(&dirs, topic)));
+    let path = dirs.dir_of("a", P).expect("it has a place");
+    // In the way of the new file.
+    std::fs::create_dir(path.join("cleaner-offset-checkpoint.tmp")).expect("there is room");
+    topics.iter().for_each(|(topic, id)| dirs.note_first_dirty(topic, P, *id, Some(Offset(5))));
+    let said = || topics.map(|(topic, id)| dirs.on_disk(topic, P, id));
+    dirs.write_cleaner_offsets().expect_err("it is in the way");
+    assert_eq!(said().map(|said| said.is_known_as_compacted), [false, true, true]);
+    let entries = topics.map(|(topic, id)| entry(topic, id, 9));
+    dirs.write_checkpoints(&entries).expect_err("it is in the way");
+    assert_eq!(said().map(|said| said.recovery_point.0), [0, 9, 9]);
+    std::fs::remove_dir(path.join("cleaner-offset-checkpoint.tmp")).expect("it is there");
+    dirs.write_checkpoints(&entries).expect("there is room");
+    assert!(said().iter().all(|said| said.is_known_as_compacted && said.recovery_point == Offset(9)));
 }
 
 #[test]

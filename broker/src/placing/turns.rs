@@ -27,7 +27,9 @@ use super::{
     replica, wanted,
 };
 use crate::core::Core;
+use crate::envelope::CheckpointEntry;
 use crate::limits;
+use crate::log_dirs::Closing;
 
 /// Gives logs their turns as they come, while the core serves: what recovers a log waits for the disk, and does so beside
 /// the core.
@@ -58,29 +60,40 @@ pub(crate) async fn keep_opening(core: Rc<Core>) {
 
 /// One turn. Whoever gives one of the partitions up meanwhile waits until it has ended.
 async fn open_due(core: &Rc<Core>, due: Vec<TopicIdPartition>) {
+    let view = core.view();
+    let named = |partition: TopicIdPartition| {
+        (view.topic_by_id(partition.topic_id).map(|topic| topic.name.clone()), partition)
+    };
+    let due: Vec<_> = due.into_iter().map(named).collect();
+    // Of all of them before anything is waited for: from now on a deletion is put off to the end of the turn.
+    for (topic, partition) in &due {
+        topic.iter().for_each(|topic| core.node().log_dirs().begin_work(topic, *partition));
+    }
     let (mut begun, mut to_open) = (Vec::new(), Vec::new());
-    for partition in due {
+    for (topic, partition) in due {
         match begin(core, partition).await {
-            Some((topic, log)) => {
-                begun.push((topic, partition));
+            Some(log) => {
+                let is_new = log.found.is_none();
+                begun.push((topic, partition, is_new));
                 to_open.push(log);
             }
-            None => end(core, partition),
+            None => end(core, topic, partition).await,
         }
         yield_if_needed().await;
     }
     let mut opened = open_beside(core, to_open).await.into_iter();
-    for (topic, partition) in begun {
-        keep(core, partition, opened.next());
-        delete_if_doomed(core, partition);
-        core.node().log_dirs().end_opening(&topic, partition);
-        core.unopened().ended(partition);
+    for (topic, partition, is_new) in begun {
+        let unwanted = keep(core, partition, opened.next());
+        if let (true, Some(topic), Some(log)) = (is_new, &topic, unwanted) {
+            core.node().log_dirs().closed(&left(topic, partition, &log), Closing::Begun);
+        }
+        end(core, topic, partition).await;
         yield_if_needed().await;
     }
 }
 
-/// What is to be opened of a partition, and its topic's name; `None` where it is not, or not yet.
-async fn begin(core: &Rc<Core>, partition: TopicIdPartition) -> Option<(Arc<str>, ToOpen)> {
+/// What is to be opened of a partition; `None` where it is not, or not yet.
+async fn begin(core: &Rc<Core>, partition: TopicIdPartition) -> Option<ToOpen> {
     let (view, log_dirs) = (core.view(), core.node().log_dirs());
     let Some((topic, _)) = wanted(core, &view, partition) else {
         core.unopened().forget(partition);
@@ -94,23 +107,38 @@ async fn begin(core: &Rc<Core>, partition: TopicIdPartition) -> Option<(Arc<str>
         keep(core, partition, Some(Err(in_the_way)));
         return None;
     }
-    log_dirs.begin_opening(&topic.name, partition);
-    Some((topic.name.clone(), log_to_open(core, topic, partition)))
+    Some(log_to_open(core, topic, partition))
 }
 
-/// A partition's turn is over before anything of it was opened.
-fn end(core: &Rc<Core>, partition: TopicIdPartition) {
-    delete_if_doomed(core, partition);
+/// A partition's turn is over; where it was deleted meanwhile, so is its log.
+async fn end(core: &Rc<Core>, topic: Option<Arc<str>>, partition: TopicIdPartition) {
+    let doomed = core.unopened().take_doomed(partition);
+    if let Some(doomed) = doomed {
+        delete_closed(core, doomed).await;
+    }
+    topic.iter().for_each(|topic| core.node().log_dirs().end_work(topic, partition));
     core.unopened().ended(partition);
 }
 
-fn delete_if_doomed(core: &Rc<Core>, partition: TopicIdPartition) {
-    let doomed = core.unopened().take_doomed(partition);
-    doomed.iter().for_each(|doomed| delete_closed(core, doomed));
+/// What the checkpoint files are to say of a log that was made and is not wanted any more.
+fn left(
+    topic: &Arc<str>,
+    partition: TopicIdPartition,
+    (log, high_watermark): &(Log, Offset),
+) -> CheckpointEntry {
+    CheckpointEntry {
+        topic: topic.clone(),
+        topic_id: partition.topic_id,
+        partition: partition.partition,
+        recovery_point: log.recovery_point(),
+        high_watermark: *high_watermark,
+        log_start: log.start(),
+    }
 }
 
-/// What becomes of a partition, as the metadata says by now; one whose log was not reached has another turn.
-fn keep(core: &Rc<Core>, partition: TopicIdPartition, opened: Option<Outcome>) {
+/// What becomes of a partition, as the metadata says by now; one whose log was not reached has another turn. Returns the
+/// log where it is not wanted any more.
+fn keep(core: &Rc<Core>, partition: TopicIdPartition, opened: Option<Outcome>) -> Option<(Log, Offset)> {
     let view = core.view();
     let wanted: Option<(&TopicImage, _)> = wanted(core, &view, partition);
     match (wanted, opened) {
@@ -119,10 +147,12 @@ fn keep(core: &Rc<Core>, partition: TopicIdPartition, opened: Option<Outcome>) {
             keep_or_say(core, topic, partition, opened);
         }
         (Some((topic, _)), None) => core.unopened().queue(partition, rank(topic)),
-        (None, _) => {
+        (None, opened) => {
             core.unopened().forget(partition);
+            return opened?.ok();
         }
     }
+    None
 }
 
 /// A log with its high watermark.
@@ -196,15 +226,13 @@ mod tests {
 
     use tarn_image::MetadataImage;
     use tarn_log::{LogConfig, LogDir};
-    use tarn_record::{
-        BatchBuilder, Compression, Epoch, PartitionIndex, Record, Timestamp, TopicId, ValidBatch,
-    };
+    use tarn_record::{Epoch, PartitionIndex, Timestamp, TopicId};
     use tarn_runtime::{Queue, spawn, yield_now};
     use uuid::Uuid;
 
     use crate::log_dirs::{Found, LogDirs};
     use crate::lone_core;
-    use crate::placing::tests::{change_to, left_by_a_crash, made};
+    use crate::placing::tests::{batch, change_to, left_by_a_crash, made};
 
     const TOPIC: &str = "many";
 
@@ -274,6 +302,26 @@ mod tests {
         });
     }
 
+    #[test]
+    fn what_is_read_of_flushed_logs_counts_towards_a_turn() {
+        lone_core::run(|world| async move {
+            let half = limits::RECOVERED_TOGETHER_BYTES as usize / 2;
+            let left: Vec<_> = (0..3)
+                .map(|number| {
+                    let mut log = left(&world.dir, number, half - 1000);
+                    let found = log.found.as_mut().expect("a crash left it");
+                    found.opening.recovery_point = Offset(1);
+                    log
+                })
+                .collect();
+            assert_eq!(
+                open_logs(left, &Flag::new()).len(),
+                2,
+                "their segments are gone through all the same"
+            );
+        });
+    }
+
     /// A log whose one batch has some `bytes`, as a crash left it; made where it is not there.
     fn left(dir: &Arc<LogDir>, number: i32, bytes: usize) -> ToOpen {
         let topic_id = TopicId(Uuid::from_u128(7));
@@ -294,11 +342,5 @@ mod tests {
             config,
             flushes_first: true,
         }
-    }
-
-    fn batch(bytes: usize) -> ValidBatch {
-        let mut batch = BatchBuilder::new(Offset(0), Compression::None);
-        batch.add(&Record { value: Some(&vec![7; bytes]), ..Record::default() });
-        ValidBatch::parse(batch.build()).expect("it was just built")
     }
 }

@@ -21,7 +21,6 @@ use tarn_mirror::local_cluster::{
     Gate, GateOrder, KnownState, LogEnds, MirrorAppend, MirrorAppended, MirrorGeneration,
 };
 use tarn_record::{ClientBatch, Epoch, Offset, Timestamp, TopicIdPartition};
-use tarn_runtime::DiskId;
 use tarn_wire::ErrorCode;
 
 use super::guard::{Binding, WriteRefused};
@@ -141,11 +140,6 @@ impl Replica {
     /// The log.
     pub fn log(&self) -> &Log {
         &self.log
-    }
-
-    /// Where reads of the log wait.
-    pub(crate) fn disk(&self) -> DiskId {
-        DiskId(self.log.dir_number())
     }
 
     /// The log, for a test to change.

@@ -191,18 +191,21 @@ impl SegmentFile {
         self.retired.store(RETIRED, Ordering::Release);
     }
 
-    /// The same for one in whose place another is put, by a swap with a number from 1 on; `rename` gives the file its
-    /// new name. Nobody opens it meanwhile: a name that was looked up before would be that of the other file.
-    pub(crate) fn swap_out(
-        &self,
-        swap: u64,
-        rename: impl FnOnce() -> Result<(), LogError>,
-    ) -> Result<(), LogError> {
+    /// Keeps others from opening the file, and so from looking up its name, as long as the guard is there; `None` where
+    /// somebody is opening it, who may wait for the disk.
+    pub(crate) fn keep_unopened(&self) -> Option<MutexGuard<'_, Option<Arc<dyn DiskFile>>>> {
+        match self.open.try_lock() {
+            Ok(held) => Some(held),
+            Err(TryLockError::Poisoned(held)) => Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Says that the file was renamed because another is put in its place, by a swap with a number from 1 on. Nobody may
+    /// open it from before it is renamed until this: a name that was looked up before would be that of the other file.
+    pub(crate) fn swap_out(&self, swap: u64) {
         debug_assert!(swap > IN_PLACE && swap < RETIRED);
-        let _unopened = lock(&self.open);
-        rename()?;
         self.retired.store(swap, Ordering::Release);
-        Ok(())
     }
 
     /// True where the file waits to be removed or is gone.

@@ -13,6 +13,7 @@ use tarn_record::{Offset, TopicId};
 use crate::descriptors::Descriptors;
 use crate::disk::{Disk, DiskFile, FileSystem, Open, ReadFrom};
 use crate::error::LogError;
+use crate::log_dir::number_of;
 
 /// The directory of one partition.
 #[derive(Debug)]
@@ -102,7 +103,7 @@ const DELETED_DIRS_MAX: u32 = 1000;
 impl Home {
     /// Tells log directories apart: what is in the same one has the same number, as long as it is open.
     pub(crate) fn dir_number(&self) -> usize {
-        Arc::as_ptr(&self.file_system).cast::<()>() as usize
+        number_of(&self.file_system)
     }
 
     /// The partition as its directory names it: `topic-0`.
@@ -131,9 +132,13 @@ impl Home {
         source.open(self.disk.as_ref(), &moved(path(), deleted_as.as_deref()), Open::ReadWrite)
     }
 
-    /// Where a file of the directory is by now.
+    /// Where a file of the directory is by now; while the directory is being renamed, where it was. It waits for nobody.
     pub(crate) fn now_at(&self, path: PathBuf) -> PathBuf {
-        moved(path, self.deleted_as.read().unwrap_or_else(PoisonError::into_inner).as_deref())
+        match self.deleted_as.try_read() {
+            Ok(deleted_as) => moved(path, deleted_as.as_deref()),
+            Err(TryLockError::Poisoned(deleted_as)) => moved(path, deleted_as.into_inner().as_deref()),
+            Err(TryLockError::WouldBlock) => path,
+        }
     }
 
     /// The path of a segment's file.

@@ -117,6 +117,11 @@ impl LogDir {
         &self.path
     }
 
+    /// Tells directories apart: as [`crate::Log::dir_number`] of the logs in it.
+    pub fn dir_number(&self) -> usize {
+        number_of(&self.file_system)
+    }
+
     /// The disk it is on.
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
@@ -315,6 +320,11 @@ impl LogDir {
         let written = self.disk.write_atomically(&path, bytes);
         Ok(written.map_err(|cause| LogError::io("write", &path, cause))?)
     }
+}
+
+/// Tells log directories apart by what each has opened for itself, as long as it is open.
+pub(crate) fn number_of(file_system: &Arc<dyn FileSystem>) -> usize {
+    Arc::as_ptr(file_system).cast::<()>() as usize
 }
 
 /// Takes the lock of a directory, which no other process has then.

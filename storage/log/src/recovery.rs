@@ -50,6 +50,8 @@ pub struct Opening {
 pub struct RecoveryReport {
     /// Bytes that were read and checked.
     pub checked_bytes: u64,
+    /// Bytes of the segments that were gone through from their beginnings, whatever of them was to be checked.
+    pub read_bytes: u64,
     /// Bytes at the end that were not whole batches and were cut off.
     pub cut_bytes: u64,
     /// Where what was cut or dropped began: the offset after the last batch before it.
@@ -132,11 +134,12 @@ pub(crate) fn open(
     opening: Opening,
     now: Timestamp,
 ) -> Result<(Log, RecoveryReport), LogError> {
-    let listing = Listing::read(&home)?;
-    open_listed(listing, home, config, opening, now)
+    let (listing, mark) = (Listing::read(&home)?, TruncationMark::read(&home)?);
+    open_listed(listing, mark, home, config, opening, now)
 }
 
-/// The same where no more than `bytes` of its segments are to be read; else `None`, and nothing is changed.
+/// The same where no more than `bytes` of its segments are to be read, as far as that can be told before; else `None`,
+/// and nothing is changed. What was read in fact is in the report.
 pub(crate) fn open_within(
     bytes: u64,
     home: Arc<Home>,
@@ -144,15 +147,16 @@ pub(crate) fn open_within(
     opening: Opening,
     now: Timestamp,
 ) -> Result<Option<(Log, RecoveryReport)>, LogError> {
-    let listing = Listing::read(&home)?;
-    if !opening.clean && listing.bytes_from(opening.recovery_point) > bytes {
+    let (listing, mark) = (Listing::read(&home)?, TruncationMark::read(&home)?);
+    if !opening.clean && listing.bytes_to_read(opening.recovery_point, mark) > bytes {
         return Ok(None);
     }
-    open_listed(listing, home, config, opening, now).map(Some)
+    open_listed(listing, mark, home, config, opening, now).map(Some)
 }
 
 fn open_listed(
     mut listing: Listing,
+    mark: Option<TruncationMark>,
     home: Arc<Home>,
     config: Arc<LogConfig>,
     opening: Opening,
@@ -165,7 +169,6 @@ fn open_listed(
     }
     listing.leftovers.iter().try_for_each(|path| home.remove(path))?;
     let topic_id = read_topic_id(&home)?;
-    let mark = TruncationMark::read(&home)?;
     let mut log = empty(home, topic_id, config);
     log.unbroken_from = listing.unbroken_from;
     let believed =
@@ -270,10 +273,12 @@ impl Listing {
         Ok(listing)
     }
 
-    /// The bytes of the segment that has `offset`, and of all after it.
-    fn bytes_from(&self, offset: Offset) -> u64 {
-        let first = self.segments.range(..=offset).next_back().map_or(offset, |(&base, _)| base);
-        self.segments.range(first..).map(|(_, sizes)| u64::from(sizes.log)).sum()
+    /// The bytes of the segments that a recovery goes through: those from `Opener::first_to_check` on.
+    fn bytes_to_read(&self, recovery_point: Offset, mark: Option<TruncationMark>) -> u64 {
+        let believed = mark.map_or(recovery_point, |mark| mark.recovery_point.min(recovery_point));
+        let mut below = self.segments.range(..believed).rev().map(|(&base, _)| base);
+        let last = if mark.is_some() { below.nth(1) } else { below.next() };
+        self.segments.range(last.unwrap_or(Offset(0))..).map(|(_, sizes)| u64::from(sizes.log)).sum()
     }
 
     fn note_other(&mut self, home: &Home, name: &str) {

@@ -5,7 +5,7 @@
 //! crash leaves is removed when the log is opened. A whole directory of a deleted partition goes the same way.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::Disk;
@@ -36,6 +36,11 @@ impl RemovalJob {
 
     pub(crate) fn of_directory(disk: Arc<dyn Disk>, path: PathBuf) -> RemovalJob {
         RemovalJob { disk, files: Vec::new(), directory: Some(Directory { path, is_listed: false }) }
+    }
+
+    /// The directory that goes, where it does.
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_ref().map(|directory| &*directory.path)
     }
 
     /// How many files there are, as far as that is known.

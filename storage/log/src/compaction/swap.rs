@@ -35,6 +35,10 @@ pub enum SwapError {
     /// again: those of another round have the same names.
     #[error("the log has changed since it was compacted")]
     Stale(RemovalJob),
+    /// Somebody is opening one of the files that leave the log, and may wait for the disk. Nothing has changed, and the
+    /// segment can be put in its place later.
+    #[error("a file of the log is being opened")]
+    Busy(Box<Cleaned>),
     /// The disk refused before anything was changed, and what was renamed is removed again.
     #[error("nothing was swapped: {0}")]
     Refused(#[source] LogError),
@@ -53,12 +57,15 @@ pub(crate) struct SwappedOut {
 
 impl Log {
     /// Puts a segment in the place of those it was made from. To be called on the log's core; takes some renames for
-    /// each of them.
+    /// each of them, and waits for nobody who reads.
     ///
     /// # Errors
     /// See [`SwapError`]. After `Torn` the log must not be used.
     pub fn swap(&mut self, cleaned: Cleaned) -> Result<Swapped, SwapError> {
         let Some(first) = self.place_of(&cleaned) else { return Err(SwapError::Stale(cleaned.discard())) };
+        let files = cleaned.sources.clone();
+        let unopened: Option<Vec<_>> = files.iter().map(|file| file.keep_unopened()).collect();
+        let Some(unopened) = unopened else { return Err(SwapError::Busy(Box::new(cleaned))) };
         let Cleaned { sources, segment, snapshots, .. } = cleaned;
         let (base, end) = (segment.base(), self.segment_end(first + sources.len() - 1));
         let swap = self.swaps + 1;
@@ -70,6 +77,7 @@ impl Log {
         self.put_out(&sources, swap, &mut removed)
             .and_then(|()| self.put_in(base))
             .map_err(SwapError::Torn)?;
+        drop(unopened);
         self.swapped_out.retain(|gone| gone.file.strong_count() > 0);
         for file in &sources {
             file.settle();
@@ -122,14 +130,15 @@ impl Log {
         removed: &mut Vec<PathBuf>,
     ) -> Result<(), LogError> {
         for file in sources {
-            let mut put_out = |kind| {
+            let mut put_out = |kind| -> Result<(), LogError> {
                 let out = self.home.swapped_out(file.base(), kind, swap);
                 if self.home.rename(&self.home.file(file.base(), kind), &out)? {
                     removed.push(out);
                 }
                 Ok(())
             };
-            file.swap_out(swap, || put_out(Kind::Log))?;
+            put_out(Kind::Log)?;
+            file.swap_out(swap);
             Kind::OF_SEGMENT.into_iter().filter(|kind| *kind != Kind::Log).try_for_each(put_out)?;
         }
         Ok(())

@@ -191,15 +191,15 @@ impl Log {
         (self.start > Offset(0)).then_some(self.start)
     }
 
-    /// Leaves the log directory: renames the partition's directory so that its files can be removed later
-    /// ([`crate::LogDir::removal`]). Until then plans that name them can be served, and after that as far as the files
-    /// are open.
+    /// Leaves the log directory: renames the partition's directory so that its files can be removed later. Until then
+    /// plans that name them can be served, and after that as far as the files are open. Waits for who opens one of them.
     ///
     /// # Errors
     /// Where the system refuses the rename.
-    pub fn delete(self) -> Result<PathBuf, LogError> {
+    pub fn delete(self) -> Result<RemovalJob, LogError> {
         self.segments.iter().for_each(|segment| segment.file().settle());
-        self.home.rename_for_deletion(self.topic_id)
+        let renamed = self.home.rename_for_deletion(self.topic_id)?;
+        Ok(RemovalJob::of_directory(self.home.disk.clone(), renamed))
     }
 
     /// True where a truncation has dropped a part and failed: producers and epochs are not those of what is left.

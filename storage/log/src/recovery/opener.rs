@@ -155,6 +155,7 @@ impl<'a> Opener<'a> {
         let len = file.len().map_err(failed)?;
         log.segments[index].reset()?;
         self.report.indexed_segments += 1;
+        self.report.read_bytes += len;
         let mut scan = Scan::new(file.as_ref(), view.base(), 0, len, WIDE);
         let verdict = loop {
             let found = match scan.step().map_err(failed)? {
@@ -219,6 +220,7 @@ impl<'a> Opener<'a> {
                 continue;
             }
             segment.reindex(&self.log.config)?;
+            self.report.read_bytes += u64::from(segment.size());
             if index < active {
                 segment.finish_indexes()?;
                 self.wrote = true;

@@ -81,7 +81,7 @@ fn producers_survive_a_clean_stop_and_a_crash() {
         let mut log = world.open(Opening { clean, recovery_point: Offset(0), log_start: Offset(0) }).0;
         log.on_high_watermark(log.end());
         assert_eq!(known(&log), before);
-        log.delete().unwrap();
+        log.delete().unwrap().run().unwrap();
     }
 }
 
@@ -641,4 +641,37 @@ fn a_log_of_which_more_is_to_be_read_than_was_said_is_left_as_it_is() {
     assert!(report.checked_bytes < 600, "what lies below the recovery point is not read");
     assert_eq!(log.end(), Offset(60));
     assert!(open(0, 0, true).is_some(), "its files are trusted");
+}
+
+#[test]
+fn how_much_a_recovery_reads_is_told_before_and_after() {
+    let world = World::new(segments_of(600));
+    let mut log = world.create();
+    fill(&mut log, 30);
+    let bytes = log.size_bytes();
+    drop(log);
+    let mark = world.path().join("truncation-checkpoint");
+    let open = |bytes, recovery_point, cut: Option<i64>| {
+        match cut {
+            Some(at) => fs::write(&mark, format!("0\n{at}\n{}\n", i64::MAX)).unwrap(),
+            None => drop(fs::remove_file(&mark)),
+        }
+        let opening = Opening { clean: false, recovery_point: Offset(recovery_point), log_start: Offset(0) };
+        let (partition, config) = (PartitionIndex(0), world.config.clone());
+        Log::open_within(bytes, &world.dir, TOPIC, partition, config, opening, NOW).unwrap()
+    };
+    let mut read = Vec::new();
+    // The bases of its segments are among them, and so is a cut below what the checkpoint file says.
+    for (recovery_point, cut) in (0..=60).map(|point| (point, None)).chain([(60, Some(20)), (60, Some(60))]) {
+        let (_, report) = open(u64::MAX, recovery_point, cut).unwrap();
+        assert!(!report.distrusted_recovery_point);
+        let name = format!("flushed to {recovery_point}, cut at {cut:?}");
+        assert!(open(report.read_bytes - 1, recovery_point, cut).is_none(), "{name}");
+        assert!(open(report.read_bytes, recovery_point, cut).is_some(), "{name}");
+        read.push(report.read_bytes);
+    }
+    assert!(read[0] == bytes && read[60] < 600, "{read:?}");
+    assert!(read[61] > read[60] && read[62] > read[60], "{read:?}");
+    let (_, report) = open(u64::MAX, 1000, None).unwrap();
+    assert!(report.distrusted_recovery_point && report.read_bytes > bytes, "all of it, in the end");
 }

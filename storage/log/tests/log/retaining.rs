@@ -212,8 +212,9 @@ fn a_removal_can_be_done_in_pieces() {
     }
     assert!(files > 6 && pieces == files.div_ceil(3), "{files} files in {pieces} pieces");
     assert!(!world.waits_for_removal());
-    let renamed = log.delete().unwrap();
-    let (mut pieces, mut left) = (0, Some(world.dir.removal(renamed.clone())));
+    let job = log.delete().unwrap();
+    let renamed = job.directory().unwrap().to_owned();
+    let (mut pieces, mut left) = (0, Some(job));
     while let Some(job) = left {
         assert!(renamed.exists());
         left = job.run_some(4).unwrap();

@@ -272,13 +272,14 @@ fn a_flush_that_began_before_a_truncation_does_not_count() {
 #[test]
 fn a_deleted_partition_leaves_its_directory_under_another_name() {
     let world = World::new(segments_of(500));
-    let renamed = filled(&world).delete().unwrap();
+    let removal = filled(&world).delete().unwrap();
+    let renamed = removal.directory().unwrap().to_owned();
     assert!(!world.path().exists());
     assert_eq!(world.dir.deleted().unwrap(), std::slice::from_ref(&renamed));
     let again = filled(&world).delete().unwrap();
-    assert_ne!(again, renamed, "the same partition can be deleted twice");
-    world.dir.removal(renamed.clone()).run().unwrap();
-    assert_eq!(world.dir.deleted().unwrap(), [again]);
+    assert_ne!(again.directory(), Some(&*renamed), "the same partition can be deleted twice");
+    removal.run().unwrap();
+    assert_eq!(world.dir.deleted().unwrap().first().map(|left| &**left), again.directory());
     assert!(world.dir.partitions().unwrap().is_empty());
 }
 
@@ -289,7 +290,7 @@ fn a_reader_of_a_deleted_partition_finishes_what_it_began() {
     let plans = [0, 15, 25].map(|offset| slice_at(&log, offset));
     let before = plans.clone().map(|plan| plan.read().unwrap());
     let _ = log.advance_start(Offset(10), NOW).unwrap();
-    let renamed = log.delete().unwrap();
+    let removal = log.delete().unwrap();
     let mut other = world.create();
     mirror(&mut other, &[batch(0, 30, 7)]).unwrap();
     for (plan, before) in plans.iter().zip(&before) {
@@ -301,7 +302,7 @@ fn a_reader_of_a_deleted_partition_finishes_what_it_began() {
         );
     }
     let held = plans[2].open_file(ReadFrom::Disk).unwrap();
-    world.dir.removal(renamed).run().unwrap();
+    removal.run().unwrap();
     assert_eq!(plans[2].read().unwrap(), before[2], "it is open");
     drop(held);
     let gone = plans[1].open_file(ReadFrom::Disk).unwrap_err();
