@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use tarn_image::{MetadataDelta, MetadataImage, TopicImage};
 use tarn_log::log_dir::LogDirError;
-use tarn_log::{FlushJob, FlushPolicy, Log, LogConfig, LogDir, LogError, Opening, RecoveryReport};
+use tarn_log::{
+    FlushJob, FlushPolicy, Hole, Log, LogConfig, LogDir, LogError, Opening, RebuiltTxnIndex, RecoveryReport,
+};
 use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::{BlockingError, blocking, wall_clock_ms, yield_if_needed};
 use tarn_wire::ErrorCode;
@@ -368,7 +370,8 @@ fn open_unflushed(bytes: u64, to_open: ToOpen) -> Result<Option<Unflushed>, NotO
     let opened = Log::open_within(bytes, &dir, &topic, index, config, found.opening, now)?;
     let Some((log, report)) = opened else { return Ok(None) };
     tell_recovery(&topic, partition, &found.opening, &report, log.end());
-    let (high_watermark, read_bytes) = (found.high_watermark, report.read_bytes);
+    let read_bytes = report.read_bytes + report.looked_through_bytes;
+    let high_watermark = found.high_watermark;
     Ok(Some(Unflushed { log, high_watermark, flushes_first, read_bytes }))
 }
 
@@ -423,8 +426,14 @@ fn tell_recovery(
         let flushed = opening.recovery_point;
         warn!(%topic, %partition, %flushed, "what was flushed of a log was not as it was left; all of it was read and checked");
     }
-    if report.reread_epochs {
-        warn!(%topic, %partition, "leader-epoch-checkpoint cannot be understood; the epochs were read from the log");
+    if let Some(fault) = &report.reread_epochs {
+        warn!(%topic, %partition, %fault, "leader-epoch-checkpoint is not right; the epochs were read from the log");
+    }
+    for RebuiltTxnIndex { path, position, fault } in &report.rebuilt_txn_indexes {
+        warn!(%topic, %partition, path = %path.display(), position, fault, "a transaction index was not right and was built anew");
+    }
+    for Hole { from, to } in &report.holes {
+        warn!(%topic, %partition, %from, %to, "segments are missing within a log: reads go on behind them");
     }
 }
 

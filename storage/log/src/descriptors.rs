@@ -113,15 +113,34 @@ impl SegmentFile {
         let file = SegmentFile::new(home, base);
         let path = file.path();
         let failed = |cause| LogError::io("create", &path, cause);
-        let disk = &file.home.disk;
-        let mut opened = disk.open(&path, Open::Create).map_err(failed)?;
-        if opened.len().map_err(failed)? > 0 {
-            opened = disk.open(&temporary(&path), Open::Create).map_err(failed)?;
-            disk.replace(&path).map_err(failed)?;
-        }
-        *lock(&file.open) = Some(opened);
-        file.home.descriptors.admit(&file);
-        Ok(file)
+        let found = file.home.disk.open(&path, Open::Create).map_err(failed)?;
+        let is_new = found.is_empty().map_err(failed)?;
+        let opened = if is_new { found } else { file.replace().map_err(failed)? };
+        Ok(file.opened(opened))
+    }
+
+    /// The same where a file of this name has been written to, and may have been cut since.
+    pub(crate) fn create_anew(home: Arc<Home>, base: Offset) -> Result<Arc<SegmentFile>, LogError> {
+        let file = SegmentFile::new(home, base);
+        let opened = file.replace().map_err(|cause| LogError::io("create", &file.path(), cause))?;
+        Ok(file.opened(opened))
+    }
+
+    /// Puts an empty file in the place of the one of this name.
+    fn replace(&self) -> io::Result<Arc<dyn DiskFile>> {
+        let (disk, path) = (&self.home.disk, self.path());
+        let written_first = temporary(&path);
+        let opened = disk.open(&written_first, Open::Create)?;
+        opened.set_len(0)?;
+        disk.replace(&path)?;
+        Ok(opened)
+    }
+
+    /// The new file, which is open.
+    fn opened(self: Arc<Self>, opened: Arc<dyn DiskFile>) -> Arc<SegmentFile> {
+        *lock(&self.open) = Some(opened);
+        self.home.descriptors.admit(&self);
+        self
     }
 
     /// The open file, opened again where it was closed. It stays open while the `Arc` lives.

@@ -226,7 +226,8 @@ pub enum AppendError {
         /// How many the batch needs.
         records: i64,
     },
-    /// The disk refused. What was written of the batch is cut off before the next append.
+    /// The disk refused. What was written of the batch is cut off at once; where the disk refuses that too, before the
+    /// next append.
     #[error(transparent)]
     Storage(#[from] LogError),
 }

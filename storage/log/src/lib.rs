@@ -45,7 +45,7 @@ pub use log::{
 };
 pub use log_dir::{FoundPartition, LogDir, LogDirError, PartitionOffsets};
 pub use read_plan::{FileSlice, FirstBatch, ReadPlan};
-pub use recovery::{Damage, Fault, Opening, RecoveryReport};
+pub use recovery::{Damage, EpochsFault, Fault, Hole, Opening, RebuiltTxnIndex, RecoveryReport};
 pub use removal::RemovalJob;
 pub use retention::{AgeSearch, Ages, Expiry};
 pub use segment::txn_index::AbortedTransaction;

@@ -38,5 +38,9 @@ pub const CLEANED_PIECE_BYTES: usize = 1 << 20;
 /// The most segments whose ages retention looks up at once.
 pub const AGES_READ_AT_ONCE: usize = 64;
 
-/// How far below the first segment that a recovery checks it looks for batches that may be sent again.
-pub const SENT_AGAIN_OFFSETS: i64 = 10_000;
+/// How many of the last bytes below the first segment that a recovery checks it looks through, one after the other, for
+/// batches that may be sent again, as long as some may be further below: 1, 8 and 64 MiB.
+pub const SENT_AGAIN_BYTES: [u64; 3] = [1 << 20, 8 << 20, SENT_AGAIN_BYTES_MAX];
+
+/// The most of them: some tenths of a second, beside a segment that is read anyway.
+pub const SENT_AGAIN_BYTES_MAX: u64 = 64 << 20;

@@ -166,6 +166,17 @@ impl ProducerStates {
         self.unreplicated = kept.map(|(&first, &marker)| (first, marker)).collect();
     }
 
+    /// True where `others`, which have seen the last batches of the log alone, remember of each producer as many as are
+    /// remembered of one. Those whose last batch begins below `farthest` are not looked for.
+    pub(crate) fn have_their_batches_in(&self, others: &ProducerStates, farthest: Offset) -> bool {
+        self.producers.iter().all(|(id, producer)| {
+            let is_out_of_reach = producer.last_batch().is_none_or(|last| last.base_offset() < farthest);
+            is_out_of_reach
+                || producer.remembers_all()
+                || others.get(*id).is_some_and(Producer::remembers_all)
+        })
+    }
+
     /// Takes over which batches `others` remember of a producer, where its last one is the same and they know of more.
     pub(crate) fn remember_batches_of(&mut self, others: &ProducerStates) {
         for (id, producer) in &mut self.producers {
@@ -331,6 +342,36 @@ pub(crate) mod tests {
             assert_eq!(states.get(ProducerId(1)).unwrap().batches().len(), known, "{others:?}");
             assert_eq!(states.len(), 1);
         }
+    }
+
+    #[test]
+    fn no_more_is_looked_for_once_five_batches_are_known_or_all_of_the_epoch_or_none_is_near() {
+        let of = |batches: &[BatchHeader]| {
+            let mut states = ProducerStates::default();
+            for batch in batches {
+                states.update(batch, None);
+            }
+            states
+        };
+        let sent = |from: i32, upto: i32| -> Vec<_> {
+            (from..upto).map(|number| data(1, 0, number * 2, 2, i64::from(number) * 10)).collect()
+        };
+        let snapshot = of(&sent(9, 10));
+        for (seen, farthest, is_enough) in [
+            (sent(5, 10), 0, true),
+            (sent(6, 10), 0, false),
+            (vec![], 90, false),
+            (vec![], 91, true),
+            (vec![data(2, 0, 0, 2, 95)], 90, false),
+        ] {
+            let others = of(&seen);
+            assert_eq!(snapshot.have_their_batches_in(&others, Offset(farthest)), is_enough, "{others:?}");
+        }
+        let begun = of(&sent(0, 3));
+        assert!(begun.have_their_batches_in(&of(&[]), Offset(0)), "they are known already");
+        let mut ended = begun.clone();
+        ended.update(&marker(1, 1, 40), Some(&end(ControlType::Commit, 4)));
+        assert!(ended.have_their_batches_in(&of(&[]), Offset(0)), "of the new epoch there is none");
     }
 
     #[test]

@@ -25,14 +25,21 @@ use crate::producers::ProducerStates;
 use crate::segment::{FileSizes, Segment};
 
 mod damage;
+mod epochs_file;
+mod holes;
 mod opener;
 mod replay;
 mod swaps;
+mod txn_indexes;
 
 pub(crate) use damage::first_damage;
 pub use damage::{Damage, Fault};
+pub use epochs_file::EpochsFault;
+pub use holes::Hole;
+use holes::holes;
 use opener::{Opener, finish};
 pub(crate) use replay::{ProducersBelow, drop_snapshots_above};
+pub use txn_indexes::RebuiltTxnIndex;
 
 /// What is known of a log before it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +53,14 @@ pub struct Opening {
 }
 
 /// What opening a log took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Bytes that were read and checked.
     pub checked_bytes: u64,
     /// Bytes of the segments that were gone through from their beginnings, whatever of them was to be checked.
     pub read_bytes: u64,
+    /// Bytes below them that were looked through for what producers may send again.
+    pub looked_through_bytes: u64,
     /// Bytes at the end that were not whole batches and were cut off.
     pub cut_bytes: u64,
     /// Where what was cut or dropped began: the offset after the last batch before it.
@@ -68,8 +77,12 @@ pub struct RecoveryReport {
     pub completed_swaps: usize,
     /// Segments whose indexes were built anew.
     pub indexed_segments: usize,
-    /// The file with the leader epochs could not be understood, and they were read from the batches.
-    pub reread_epochs: bool,
+    /// Why the leader epochs were not taken from their file but read from the batches.
+    pub reread_epochs: Option<EpochsFault>,
+    /// Transaction indexes that could not be right.
+    pub rebuilt_txn_indexes: Vec<RebuiltTxnIndex>,
+    /// What is missing between segments, as far as it shows.
+    pub holes: Vec<Hole>,
 }
 
 impl RecoveryReport {
@@ -83,6 +96,8 @@ impl RecoveryReport {
 struct Listing {
     segments: BTreeMap<Offset, FileSizes>,
     txn_indexes: Vec<Offset>,
+    /// Where segments began of which there are indexes and no `.log`.
+    without_log: Vec<Offset>,
     /// Producer snapshots with their sizes, by offset.
     snapshots: BTreeMap<Offset, u64>,
     /// Only Tarn has written the segments from here on, and each of them begins where the one before it ends.
@@ -106,12 +121,11 @@ pub(crate) fn create(
     if !listing.segments.is_empty() {
         return Err(LogError::Exists { path: home.path.clone() });
     }
-    write_topic_id(&home, topic_id)?;
-    let segment = Segment::create(&home, Offset(0), now)?;
     let mut log = empty(home, topic_id, config);
-    log.segments.push(segment);
     log.dirt.changes += 1;
     log.dirt.created = true;
+    write_topic_id(&log.home, topic_id)?;
+    log.segments.push(Segment::create(&log.home, Offset(0), now)?);
     Ok(log)
 }
 
@@ -182,6 +196,10 @@ fn open_listed(
     let mut opener = Opener::new(&mut log, &mut report, &listing, mark.is_some());
     if opening.clean && opener.trust_files().is_ok() {
         let epochs_found = opener.epochs_found.take();
+        report.holes = holes(&log, &listing);
+        // The end of a log that was cut into a gap is not told by a segment without a batch.
+        let tells_its_end = log.active().size() > 0;
+        report.ends_below_flushed = mark.is_none() && tells_its_end && log.end < opening.recovery_point;
         finish(&mut log, &listing, epochs_found.as_ref(), now)?;
         if log.recovery_point < opening.recovery_point {
             // The log was cut into a gap between batches, whose end nothing tells: what is appended from
@@ -198,6 +216,7 @@ fn open_listed(
     }
     opener.recover(on_disk)?;
     let epochs_found = opener.epochs_found.take();
+    report.holes = holes(&log, &listing);
     let said = mark.unwrap_or(TruncationMark { recovery_point: on_disk, start: TruncationMark::ANY_START });
     let until = said.until(opening.recovery_point, opening.log_start);
     // Where the checkpoint file is right about the start, the mark must not hold down what it says later.
@@ -263,11 +282,11 @@ impl Listing {
             match listing.segments.get_mut(&base) {
                 Some(found) => *found = FileSizes { log: found.log, ..sizes },
                 // Indexes of a segment that is gone.
-                None => listing.leftovers.extend([
-                    home.file(base, Kind::OffsetIndex),
-                    home.file(base, Kind::TimeIndex),
-                    home.file(base, Kind::TxnIndex),
-                ]),
+                None => {
+                    let kinds = [Kind::OffsetIndex, Kind::TimeIndex, Kind::TxnIndex];
+                    listing.leftovers.extend(kinds.map(|kind| home.file(base, kind)));
+                    listing.without_log.push(base);
+                }
             }
         }
         Ok(listing)
@@ -316,8 +335,8 @@ fn place_segments(
         log.segments.push(Segment::found(&log.home, base, sizes, now));
     }
     if log.segments.is_empty() {
-        log.segments.push(Segment::create(&log.home, log.start.max(recovery_point), now)?);
         log.dirt.changes += 1;
+        log.segments.push(Segment::create(&log.home, log.start.max(recovery_point), now)?);
     }
     log.start = log.start.max(log.segments[0].base());
     Ok(())

@@ -286,7 +286,11 @@ impl Log {
 
     fn write(&mut self, parts: &[IoSlice<'_>]) -> Result<(), LogError> {
         let written = self.active().write(parts);
-        self.dirt.torn |= written.is_err();
+        if written.is_err() {
+            self.dirt.torn = true;
+            // Nobody who reads the file is to find a part of it. What cannot be cut now is before the log goes on.
+            let _ = self.mend();
+        }
         written
     }
 

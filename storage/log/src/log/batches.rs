@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use tarn_record::{BatchHeader, ControlRecord, Offset};
 
 use super::Log;
+use crate::disk::ReadFrom;
 use crate::error::LogError;
 use crate::segment::{Scan, SegmentView, Step, WIDE};
 
@@ -17,7 +18,7 @@ use crate::segment::{Scan, SegmentView, Step, WIDE};
 #[must_use = "nothing is read until they are visited"]
 pub struct LogBatches {
     pub(super) segments: Vec<SegmentView>,
-    pub(super) from: Offset,
+    pub(crate) from: Offset,
     pub(super) upper: Offset,
 }
 
@@ -45,6 +46,23 @@ impl Log {
         let first = if from < upper { self.segment_of(from) } else { self.segments.len() };
         let segments = self.segments[first..].iter().filter(|segment| segment.base() < upper);
         LogBatches { segments: segments.map(|segment| segment.view().clone()).collect(), from, upper }
+    }
+
+    /// The batches that begin in the last `bytes` of the segments that begin below `upper`, where another one begins. Of
+    /// a segment in which the first of them cannot be found there are none.
+    pub(crate) fn last_batches(&self, upper: Offset, bytes: u64) -> LogBatches {
+        let below = self.segments.partition_point(|segment| segment.base() < upper);
+        let (mut from, mut left) = (upper, bytes);
+        for segment in self.segments[..below].iter().rev() {
+            let size = u64::from(segment.size());
+            if size > left {
+                let first = segment.view().locate_position(size - left, ReadFrom::Disk);
+                from = first.ok().flatten().map_or(from, |first| first.header.base_offset);
+                break;
+            }
+            (from, left) = (segment.base(), left - size);
+        }
+        self.batches(from, upper)
     }
 }
 

@@ -266,10 +266,10 @@ impl Log {
     /// # Errors
     /// Where the disk refused.
     pub fn adopt_topic_id(&mut self, topic_id: TopicId) -> Result<(), LogError> {
-        recovery::write_topic_id(&self.home, topic_id)?;
-        self.topic_id = topic_id;
         self.dirt.created = true;
         self.dirt.changes += 1;
+        recovery::write_topic_id(&self.home, topic_id)?;
+        self.topic_id = topic_id;
         Ok(())
     }
 

@@ -66,10 +66,10 @@ impl Log {
             return Ok(());
         }
         self.dirt.changes += 1;
+        self.active().cut_tail()?;
         if self.active().size() == 0 {
             self.active_mut().renew_file()?;
         } else {
-            self.active().cut_tail()?;
             self.dirt.roll_at.get_or_insert(self.end);
         }
         self.dirt.torn = false;
@@ -112,9 +112,9 @@ impl Log {
             return Ok(());
         }
         let path = self.home.unbroken(from);
+        self.dirt.changes += 1;
         self.home.disk.open(&path, Open::Create).map_err(|cause| LogError::io("create", &path, cause))?;
         self.unbroken_from = Some(from);
-        self.dirt.changes += 1;
         Ok(())
     }
 

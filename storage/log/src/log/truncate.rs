@@ -86,7 +86,7 @@ impl Log {
             self.begin_anew(end, now)?;
         } else {
             self.dirt.dirty_from = self.dirt.dirty_from.min(self.active().base());
-            self.dirt.roll_at = self.active_mut().resume()?;
+            self.dirt.roll_at = self.active_mut().resume()?.map(|last| last.next_offset());
             self.unflush_from(self.last_batch_end());
         }
         self.dirt.half_cut = false;

@@ -114,6 +114,13 @@ impl Producer {
         self.last_timestamp = Timestamp(stored.max_timestamp);
     }
 
+    /// True where no older batch would be remembered beside those that are: there are as many as can be, or the epoch
+    /// began with them.
+    pub(super) fn remembers_all(&self) -> bool {
+        let is_first = |batch: &AppendedBatch| batch.base_sequence() == Sequence(0);
+        usize::from(self.remembered) == REMEMBERED_BATCHES || self.batches().first().is_some_and(is_first)
+    }
+
     /// Takes over the batches that another state of the same producer remembers, where it knows of more before the last.
     pub(super) fn remember_batches_of(&mut self, other: &Producer) {
         let last =

@@ -1,14 +1,13 @@
 //! The two ways to open a log: believing its files, and checking them.
 
-use std::ops::ControlFlow;
-
-use tarn_record::{BatchHeader, ControlRecord, Offset, Timestamp};
+use tarn_record::{ControlRecord, Offset, Timestamp};
 
 use super::replay::{load_producers, remember_batches_below};
+use super::txn_indexes::Check;
 use super::{Listing, RecoveryReport};
 use crate::epochs::EpochHistory;
 use crate::error::{LogError, sync_failed};
-use crate::home::{EPOCHS_FILE, Kind};
+use crate::home::Kind;
 use crate::limits::SEGMENT_OFFSETS_MAX;
 use crate::log::{Log, aborted_entry};
 use crate::segment::{Found, Scan, Segment, Step, WIDE};
@@ -55,15 +54,17 @@ impl<'a> Opener<'a> {
     pub(super) fn trust_files(&mut self) -> Result<(), LogError> {
         let segments = self.log.segments.len();
         self.index_where_missing(segments)?;
-        self.open_txn_indexes(segments)?;
         let active = self.log.active_mut();
-        let end = active.resume()?;
-        self.log.end = end.unwrap_or(active.base());
+        let last = active.resume()?;
+        self.log.end = last.map_or(active.base(), |last| last.next_offset());
+        self.open_txn_indexes(segments, Check::Newest)?;
         (self.log.flushed_to, self.log.recovery_point) = (self.log.end, self.log.end);
         self.log.dirt.dirty_from = self.log.active().base();
         // Whoever closed it may have found nothing to sync, and have inherited it itself.
         self.log.dirt.inherited = true;
-        self.read_epochs()?;
+        // Where no batch can be found, the epochs are not compared with any.
+        let newest = last.or_else(|| self.log.newest_batch().run().ok().flatten());
+        self.read_epochs(newest.as_ref())?;
         self.log.producers = load_producers(self.log, self.listing, self.log.end)?;
         Ok(())
     }
@@ -105,14 +106,15 @@ impl<'a> Opener<'a> {
         let first = self.first_to_check(recovery_point);
         self.checked_from = first;
         self.index_where_missing(first)?;
-        self.open_txn_indexes(first)?;
         let base = self.log.segments[first].base();
         self.log.end = base;
         self.log.dirt.dirty_from = base;
-        self.read_epochs()?;
+        self.open_txn_indexes(first, Check::Every)?;
+        // The batches that are checked correct it.
+        self.read_epochs(None)?;
         self.log.epochs.truncate_to(recovery_point);
         self.log.producers = load_producers(self.log, self.listing, base)?;
-        remember_batches_below(self.log, base);
+        self.report.looked_through_bytes += remember_batches_below(self.log, base);
         for index in first..self.log.segments.len() {
             if index > first {
                 self.log.end = self.log.end.max(self.log.segments[index].base());
@@ -227,41 +229,6 @@ impl<'a> Opener<'a> {
             }
             self.report.indexed_segments += 1;
         }
-        Ok(())
-    }
-
-    fn open_txn_indexes(&mut self, upto: usize) -> Result<(), LogError> {
-        for &base in &self.listing.txn_indexes {
-            let index = self.log.segment_of(base);
-            if index < upto && self.log.segments[index].base() == base {
-                self.log.segments[index].open_txn_index()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the epochs; where the file is not there or damaged, they are read from the batches.
-    fn read_epochs(&mut self) -> Result<(), LogError> {
-        let log = &mut *self.log;
-        let path = log.home.path.join(EPOCHS_FILE);
-        if log.home.disk.exists(&path) {
-            let bytes = log.home.disk.read_all(&path).map_err(|cause| LogError::io("read", &path, cause))?;
-            if let Ok(epochs) = EpochHistory::from_checkpoint(&bytes) {
-                self.epochs_found = Some(epochs.clone());
-                log.epochs = epochs;
-                return Ok(());
-            }
-            self.report.reread_epochs = true;
-        }
-        let mut headers = Vec::new();
-        log.batches(log.start, log.end).visit(|header, _| {
-            if headers.last().is_none_or(|last: &BatchHeader| last.leader_epoch < header.leader_epoch) {
-                headers.push(*header);
-            }
-            ControlFlow::Continue(())
-        })?;
-        log.epochs.clear();
-        headers.iter().for_each(|header| log.note_epoch(header));
         Ok(())
     }
 }

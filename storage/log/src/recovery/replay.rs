@@ -8,7 +8,7 @@ use tarn_record::Offset;
 use super::Listing;
 use crate::error::LogError;
 use crate::home::{Home, Kind};
-use crate::limits::SENT_AGAIN_OFFSETS;
+use crate::limits::{SENT_AGAIN_BYTES, SENT_AGAIN_BYTES_MAX};
 use crate::log::{Log, LogBatches};
 use crate::producers::ProducerStates;
 use crate::segment::Segment;
@@ -62,7 +62,7 @@ impl ProducersBelow {
         self.build_from(home, &Listing::read(home)?)
     }
 
-    fn build_from(
+    pub(super) fn build_from(
         mut self,
         home: &Home,
         listing: &Listing,
@@ -100,19 +100,33 @@ pub(super) fn load_producers(
     Ok(states)
 }
 
-/// Adds to the producer states as of `end` the batches before each producer's last one: a snapshot has no more than
-/// that, and what a crash kept from being answered is sent again.
-pub(super) fn remember_batches_below(log: &mut Log, end: Offset) {
+/// Adds to the producer states as of `end`, where a segment begins, the batches before each producer's last one: a
+/// snapshot has no more than that, and what a crash kept from being answered is sent again. How many bytes of the log
+/// were looked through for it.
+pub(super) fn remember_batches_below(log: &mut Log, end: Offset) -> u64 {
     if log.producers.is_empty() {
-        return;
+        return 0;
     }
+    let below = log.segments.iter().take_while(|segment| segment.base() < end);
+    let below: u64 = below.map(|segment| u64::from(segment.size())).sum();
+    let farthest = log.last_batches(end, SENT_AGAIN_BYTES_MAX).from;
     let mut newest = ProducerStates::default();
-    // They are below what is checked: where they cannot be read, the snapshot's are enough to go on with.
-    let _ = log.batches(end.plus(-SENT_AGAIN_OFFSETS), end).visit(|header, control| {
-        newest.update(header, control);
-        ControlFlow::Continue(())
-    });
+    let (mut seen, mut looked_through) = (0, 0);
+    for bytes in SENT_AGAIN_BYTES {
+        if seen == below || log.producers.have_their_batches_in(&newest, farthest) {
+            break;
+        }
+        seen = bytes.min(below);
+        looked_through += seen;
+        newest = ProducerStates::default();
+        // They are below what is checked: where they cannot be read, the snapshot's are enough to go on with.
+        let _ = log.last_batches(end, bytes).visit(|header, control| {
+            newest.update(header, control);
+            ControlFlow::Continue(())
+        });
+    }
     log.producers.remember_batches_of(&newest);
+    looked_through
 }
 
 /// Removes the snapshots above an offset: they are of another history.

@@ -31,7 +31,7 @@ pub(crate) use lookup::SegmentView;
 use offset_index::OffsetEntry;
 pub(crate) use scan::{Found, NARROW, Scan, Step, WIDE};
 use time_index::TimeEntry;
-use txn_index::{AbortedTransaction, TxnIndex};
+use txn_index::{AbortedTransaction, TxnIndex, TxnIndexError};
 
 /// One segment of a log.
 #[derive(Debug)]
@@ -289,18 +289,18 @@ impl Segment {
     }
 
     /// Makes a segment that was found ready for appends, from its indexes and the batches above their
-    /// last entry. Returns the offset after its last batch; `None` where it has none.
-    pub(crate) fn resume(&mut self) -> Result<Option<Offset>, LogError> {
+    /// last entry. Returns the header of its last batch; `None` where it has none.
+    pub(crate) fn resume(&mut self) -> Result<Option<BatchHeader>, LogError> {
         let newest = self.view.newest_time_entry(ReadFrom::Disk)?;
         self.indexed_timestamp = newest.map_or(Timestamp::NONE.0, |latest| latest.timestamp);
         let mut latest = newest.unwrap_or(Latest { timestamp: Timestamp::NONE.0, offset: self.base() });
         let (file, from) = (self.view.open()?, self.view.last_indexed_position()?);
         let mut scan = Scan::new(file.as_ref(), self.base(), from, u64::from(self.size()), WIDE);
-        let mut end = None;
+        let mut last = None;
         loop {
             match scan.step().map_err(|cause| self.view.failed("read", cause))? {
                 Step::Batch(Found { header, .. }) => {
-                    end = Some(header.next_offset());
+                    last = Some(header);
                     latest.note(&header);
                 }
                 Step::Bad(fault) => return Err(self.view.damaged(scan.position(), fault)),
@@ -309,11 +309,11 @@ impl Segment {
         }
         self.unindexed_bytes = (u64::from(self.size()) - from) as u32;
         self.view.latest = Some(latest);
-        if end.is_some() {
+        if last.is_some() {
             // The first append asks for it, and that is on a core.
             self.oldest_timestamp(ReadFrom::Disk)?;
         }
-        Ok(end)
+        Ok(last)
     }
 
     /// Forgets everything but the file: before the segment is built anew, batch by batch.
@@ -360,7 +360,7 @@ impl Segment {
     pub(crate) fn renew_file(&mut self) -> Result<(), LogError> {
         debug_assert_eq!(self.size(), 0);
         let home = self.view.file.home().clone();
-        self.view.file = SegmentFile::create(home, self.base())?;
+        self.view.file = SegmentFile::create_anew(home, self.base())?;
         Ok(())
     }
 
@@ -387,12 +387,10 @@ impl Segment {
         Ok(())
     }
 
-    /// Opens the transaction index, where there is one.
-    pub(crate) fn open_txn_index(&mut self) -> Result<(), LogError> {
+    /// Opens the file of the transaction index, where there is one.
+    pub(crate) fn find_txn_index(&self) -> Result<Option<TxnIndex>, TxnIndexError> {
         let home = self.view.file.home();
-        let path = home.file(self.base(), Kind::TxnIndex);
-        self.aborted = TxnIndex::open(home.disk.clone(), path)?.map(Box::new);
-        Ok(())
+        TxnIndex::open(home.disk.clone(), home.file(self.base(), Kind::TxnIndex))
     }
 
     /// The transaction index, where the segment has one.
@@ -400,7 +398,7 @@ impl Segment {
         self.aborted.as_deref()
     }
 
-    /// Gives a segment the transaction index that was written for it.
+    /// Gives a segment the transaction index that was found or written for it.
     pub(crate) fn set_txn_index(&mut self, index: TxnIndex) {
         self.aborted = Some(Box::new(index));
     }
@@ -412,5 +410,38 @@ impl Segment {
             Box::new(TxnIndex::new(home.disk.clone(), home.file(base, Kind::TxnIndex)))
         });
         Ok(index.append(aborted)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_record::{PartitionIndex, ProducerId};
+
+    use crate::descriptors::Descriptors;
+    use crate::disk::RealDisk;
+    use crate::log_dir::LogDir;
+
+    #[test]
+    fn a_segment_that_is_finished_has_a_whole_transaction_index() {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = LogDir::open(Arc::new(RealDisk), directory.path(), Descriptors::new(10)).unwrap();
+        let home = dir.home("orders", PartitionIndex(0));
+        std::fs::create_dir(&home.path).unwrap();
+        let mut segment = Segment::create(&home, Offset(0), Timestamp(0)).unwrap();
+        let aborted = |last| AbortedTransaction {
+            producer_id: ProducerId(7),
+            first_offset: Offset(0),
+            last_offset: Offset(last),
+            last_stable_offset: Offset(last + 1),
+        };
+        segment.note_aborted(&[aborted(3)]).unwrap();
+        segment.aborted.as_mut().unwrap().tear();
+        segment.finish_indexes().unwrap();
+        let found = segment.find_txn_index().unwrap().unwrap();
+        found.sanity_check(&(Offset(0)..Offset(4))).unwrap();
+        assert_eq!(found.len(), 1);
+        segment.note_aborted(&[aborted(5)]).unwrap();
+        assert_eq!(segment.find_txn_index().unwrap().unwrap().len(), 2);
     }
 }

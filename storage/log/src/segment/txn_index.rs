@@ -12,6 +12,7 @@
 //!   anything is added and before a start trusts the file. One that is not whole is damage: recovery builds it anew.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -127,15 +128,30 @@ impl TxnIndex {
         Ok(Some(index))
     }
 
-    /// Checks every entry against the order of the file and the segment's base offset.
+    /// Checks that the newest entry is one of a segment with these offsets: all that opening the index has read.
     ///
     /// # Errors
-    /// `Damaged` for the first entry that is out of order or below `base_offset`.
-    pub fn sanity_check(&self, base_offset: Offset) -> Result<(), TxnIndexError> {
-        let mut lowest = base_offset;
+    /// `Damaged` where it is not.
+    pub fn check_newest(&self, segment: &Range<Offset>) -> Result<(), TxnIndexError> {
+        match self.entries.checked_sub(1) {
+            Some(newest) if !segment.contains(&self.last) => {
+                Err(self.damaged(newest * TXN_INDEX_ENTRY_BYTES as u64, "a marker outside the segment"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks every entry against the order of the file and the offsets of the segment.
+    ///
+    /// # Errors
+    /// `Damaged` for the first entry that is out of order or not of the segment.
+    pub fn sanity_check(&self, segment: &Range<Offset>) -> Result<(), TxnIndexError> {
+        let mut lowest = segment.start;
         self.scan(0, ReadFrom::Disk, |number, entry| {
-            let fault = if entry.last_offset < lowest {
-                "a marker below the one before or below the segment"
+            let fault = if !segment.contains(&entry.last_offset) {
+                "a marker outside the segment"
+            } else if entry.last_offset < lowest {
+                "a marker that is not above the one before"
             } else if entry.first_offset > entry.last_offset {
                 "a transaction that ends before it begins"
             } else {
@@ -151,24 +167,44 @@ impl TxnIndex {
     /// # Errors
     /// `OutOfOrder` where a marker is not above the one before; the index stays as it was.
     pub fn append(&mut self, aborted: &[AbortedTransaction]) -> Result<(), TxnIndexError> {
-        let mut last = self.last;
-        for entry in aborted {
-            let offset = entry.last_offset;
-            if offset <= last {
-                return Err(TxnIndexError::OutOfOrder { path: self.path.clone(), offset, last });
-            }
-            last = offset;
-        }
+        let last = self.last_after(aborted)?;
         self.mend()?;
         let file = self.disk.open(&self.path, Open::Create).map_err(|cause| self.io(cause))?;
         let bytes: Vec<u8> = aborted.iter().flat_map(encode).collect();
         if let Err(cause) = file.write_at(&[IoSlice::new(&bytes)], self.bytes()) {
             self.is_torn = true;
+            // What cannot be cut off now is before more is added.
+            let _ = self.mend();
             return Err(self.io(cause));
         }
         self.entries += aborted.len() as u64;
         self.last = last;
         Ok(())
+    }
+
+    /// The index of these transactions, in the place of what is in its file; it is on the disk then.
+    ///
+    /// # Errors
+    /// As for [`TxnIndex::append`]; the file stays as it was.
+    pub(crate) fn write_anew(
+        disk: Arc<dyn Disk>,
+        path: PathBuf,
+        aborted: &[AbortedTransaction],
+    ) -> Result<TxnIndex, TxnIndexError> {
+        let mut index = TxnIndex::new(disk, path);
+        let last = index.last_after(aborted)?;
+        let bytes: Vec<u8> = aborted.iter().flat_map(encode).collect();
+        index.disk.write_atomically(&index.path, &bytes).map_err(|cause| index.io(cause))?;
+        (index.entries, index.last) = (aborted.len() as u64, last);
+        Ok(index)
+    }
+
+    /// The newest marker once these are added.
+    fn last_after(&self, aborted: &[AbortedTransaction]) -> Result<Offset, TxnIndexError> {
+        aborted.iter().try_fold(self.last, |last, entry| match entry.last_offset {
+            offset if offset > last => Ok(offset),
+            offset => Err(TxnIndexError::OutOfOrder { path: self.path.clone(), offset, last }),
+        })
     }
 
     /// Cuts off what a failed write left.
@@ -343,6 +379,16 @@ impl TxnIndex {
     }
 }
 
+#[cfg(test)]
+impl TxnIndex {
+    /// A write of two entries fails when one and a half are written.
+    pub(super) fn tear(&mut self) {
+        let file = self.disk.open(&self.path, Open::ReadWrite).unwrap();
+        file.write_at(&[IoSlice::new(&[7; 51])], self.bytes()).unwrap();
+        self.is_torn = true;
+    }
+}
+
 /// Whether a scan has enough.
 enum Scan {
     Continue,
@@ -420,16 +466,10 @@ mod tests {
         let (_kept, mut index) = empty();
         index.append(&[aborted(1, 0, 10, 5)]).unwrap();
         let len = |index: &TxnIndex| std::fs::metadata(index.path()).unwrap().len();
-        let tear = |index: &mut TxnIndex| {
-            // A write of two entries of which one and a half were written.
-            let file = RealDisk.open(index.path(), Open::ReadWrite).unwrap();
-            file.write_at(&[IoSlice::new(&[7; 51])], index.bytes()).unwrap();
-            index.is_torn = true;
-        };
-        tear(&mut index);
+        index.tear();
         index.truncate_to(Offset(11)).unwrap();
         assert_eq!(len(&index), 34);
-        tear(&mut index);
+        index.tear();
         index.append(&[aborted(2, 5, 20, 11)]).unwrap();
         assert_eq!(len(&index), 68);
         assert_eq!(index.len(), 2);
@@ -477,14 +517,19 @@ mod tests {
         let (kept, mut index) = empty();
         index.append(&[aborted(1, 0, 10, 5)]).unwrap();
         index.append(&[aborted(1, 11, 20, 21)]).unwrap();
-        index.sanity_check(Offset(10)).unwrap();
-        let below = index.sanity_check(Offset(11)).unwrap_err();
+        let check = |index: &TxnIndex, from, upper| index.sanity_check(&(Offset(from)..Offset(upper)));
+        check(&index, 10, 21).unwrap();
+        let below = check(&index, 11, 21).unwrap_err();
         assert!(matches!(below, TxnIndexError::Damaged { position: 0, .. }), "{below}");
+        let above = check(&index, 10, 20).unwrap_err();
+        assert!(matches!(above, TxnIndexError::Damaged { position: 34, .. }), "{above}");
+        index.check_newest(&(Offset(11)..Offset(21))).unwrap();
+        assert_eq!(index.check_newest(&(Offset(10)..Offset(20))).unwrap_err().to_string(), above.to_string());
 
         let mut bytes = std::fs::read(index.path()).unwrap();
         bytes[35] = 1;
         std::fs::write(index.path(), &bytes).unwrap();
-        let version = index.sanity_check(Offset(0)).unwrap_err();
+        let version = check(&index, 0, 21).unwrap_err();
         assert!(matches!(version, TxnIndexError::Damaged { position: 34, .. }), "{version}");
         std::fs::write(index.path(), &bytes[..40]).unwrap();
         let torn = TxnIndex::open(index.disk.clone(), index.path.clone());

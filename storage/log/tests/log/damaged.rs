@@ -3,8 +3,8 @@
 use std::fs;
 use std::ops::ControlFlow;
 
-use tarn_log::{CleanError, Log, LogError, OffsetMap};
-use tarn_record::{HEADER_BYTES, Offset, Outcome, ValidBatch};
+use tarn_log::{CleanError, EpochsFault, Log, LogConfig, LogError, OffsetMap, Opening};
+use tarn_record::{Epoch, HEADER_BYTES, Offset, Outcome, PartitionIndex, ValidBatch};
 
 use crate::compacting::{RULES, bound, in_turn};
 use crate::world::*;
@@ -93,6 +93,86 @@ fn offsets_that_do_not_fit_are_found_before_compaction_goes_by_them() {
         assert!(matches!(round, Err(CleanError::Storage(LogError::Damaged { .. }))), "bit {bit}: {round:?}");
         flip(&world, &written[4], bit);
     }
+}
+
+/// An epoch that no leader has reached would have every leader refused.
+#[test]
+fn whatever_is_wrong_with_the_file_of_the_epochs_the_newest_is_that_of_the_newest_batch() {
+    let world = World::new(segments_of(300));
+    let mut log = world.create();
+    let batches: Vec<_> = (0..6).map(|number| batch(number * 3, 3, number as i32 / 2 + 3)).collect();
+    mirror(&mut log, &batches).unwrap();
+    log.close().unwrap();
+    let (path, epochs) = (world.path().join("leader-epoch-checkpoint"), log.epochs().clone());
+    drop(log);
+    let whole = fs::read(&path).unwrap();
+    let (mut told, mut told_by_batch) = (0, 0);
+    for bytes in damages(&whole) {
+        for clean in [true, false] {
+            fs::write(&path, &bytes).unwrap();
+            let opening = Opening { clean, recovery_point: Offset(18), log_start: Offset(0) };
+            let (mut log, report) = world.open(opening);
+            let shown = String::from_utf8_lossy(&bytes);
+            assert_eq!(
+                (log.latest_epoch(), log.epochs().at(Offset(17))),
+                (Epoch(5), Some(Epoch(5))),
+                "{shown:?}"
+            );
+            if let Some(fault) = report.reread_epochs {
+                assert_eq!(log.epochs(), &epochs, "{shown:?}: {fault}");
+                told += 1;
+                told_by_batch += usize::from(matches!(fault, EpochsFault::NotOfNewestBatch { .. }));
+            }
+            log.begin_epoch(Epoch(6)).unwrap();
+        }
+    }
+    assert!(told > told_by_batch && told_by_batch > 0, "{told}, {told_by_batch}");
+    // Where the newest segment has no batch, the one before it tells.
+    fs::write(&path, String::from_utf8(whole).unwrap().replace("5 12", "7 12")).unwrap();
+    fs::write(world.path().join(format!("{:020}.log", 18)), []).unwrap();
+    let (log, report) = world.open(Opening { clean: true, recovery_point: Offset(18), log_start: Offset(0) });
+    let (offset, epoch, found) = (Offset(17), Epoch(5), Epoch(7));
+    assert_eq!(report.reread_epochs, Some(EpochsFault::NotOfNewestBatch { offset, epoch, found }));
+    assert_eq!((log.epochs(), log.end()), (&epochs, Offset(18)));
+}
+
+#[test]
+fn a_damaged_partition_metadata_is_named_with_what_is_wrong_in_it() {
+    let world = World::new(LogConfig::default());
+    world.create().close().unwrap();
+    let path = world.path().join("partition.metadata");
+    let whole = fs::read(&path).unwrap();
+    let open = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        let opening = Opening { clean: true, recovery_point: Offset(0), log_start: Offset(0) };
+        Log::open(&world.dir, TOPIC, PartitionIndex(0), world.config.clone(), opening, NOW)
+    };
+    let mut told = 0;
+    for bytes in damages(&whole) {
+        match open(&bytes) {
+            // Another id, or none: whose log it is, is compared with the metadata.
+            Ok(_) => {}
+            Err(error) => {
+                let text = error.to_string();
+                let says_where =
+                    ["line 1", "line 2", "version cannot be"].iter().any(|part| text.contains(part));
+                assert!(text.contains("partition.metadata") && says_where, "{text}");
+                told += 1;
+            }
+        }
+    }
+    assert!(told > whole.len());
+    assert_eq!(open(&whole).unwrap().0.topic_id(), TOPIC_ID, "nothing else has changed");
+}
+
+/// The bytes of a file with each bit of them another one, and cut off at each.
+fn damages(whole: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let flipped = (0..whole.len() * 8).map(|bit| {
+        let mut bytes = whole.to_vec();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        bytes
+    });
+    flipped.chain((0..whole.len()).map(|len| whole[..len].to_vec()))
 }
 
 /// The bit of a batch that makes it one of control records: the sixth of the attributes.

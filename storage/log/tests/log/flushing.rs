@@ -268,8 +268,10 @@ fn a_flush_of_a_log_that_lacks_nothing_drops_what_a_refused_write_left_whole() {
         let kept = bytes();
         let refused = [batch(records, 2, 4), batch(records + 2, 2, 4)];
         disk.takes(Some(refused[0].bytes().len()));
+        disk.cuts_nothing.store(true, Ordering::Relaxed);
         mirror(&mut log, &refused).unwrap_err();
         disk.takes(None);
+        disk.cuts_nothing.store(false, Ordering::Relaxed);
         assert_eq!(
             bytes() - kept,
             refused[0].bytes().len() as u64,
@@ -369,6 +371,8 @@ struct Counts {
     takes: Mutex<Option<usize>>,
     /// There is no room for a file more.
     makes_no_files: AtomicBool,
+    /// It refuses to cut files.
+    cuts_nothing: AtomicBool,
 }
 
 impl Counts {
@@ -400,6 +404,14 @@ impl Watch for Counts {
 
     fn finds_room(&self, _: &str) -> Option<usize> {
         *self.takes.lock().unwrap()
+    }
+
+    fn cuts(&self, _: &str) -> io::Result<()> {
+        if self.cuts_nothing.load(Ordering::Relaxed) {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
+        }
     }
 
     fn syncs(&self, _: Synced) -> io::Result<()> {

@@ -29,6 +29,11 @@ pub(crate) trait Watch: Debug + Send + Sync + 'static {
         None
     }
 
+    /// Somebody cuts a file, or writes zeros behind its end.
+    fn cuts(&self, _path: &str) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Somebody syncs a file, or the names in a directory.
     fn syncs(&self, _synced: Synced) -> io::Result<()> {
         Ok(())
@@ -162,6 +167,7 @@ impl<W: Watch> DiskFile for WatchedFile<W> {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        self.watch.cuts(&self.path)?;
         self.file.set_len(len)
     }
 
