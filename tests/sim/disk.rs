@@ -36,12 +36,16 @@ pub(crate) struct SimDisk {
 pub(crate) struct Faults {
     /// Nothing more can be written.
     pub(crate) full: bool,
+    /// So many writes still find room, whatever else they belong to.
+    pub(crate) full_after: Option<u32>,
     /// Every sync fails.
     pub(crate) sync_fails: bool,
     /// Syncs say that they succeeded and do nothing: no disk does that; a checker must notice.
     pub(crate) sync_lies: bool,
     /// The same for directories only.
     pub(crate) names_lie: bool,
+    /// What a failed write left in a transaction index stays when it is to be cut off.
+    pub(crate) torn_index_stays: bool,
 }
 
 #[derive(Debug)]
@@ -194,6 +198,16 @@ impl State {
 
     fn power(&self) -> io::Result<()> {
         if self.power_lost { Err(power_lost()) } else { Ok(()) }
+    }
+
+    /// Fails where the disk is full, which it may have become by the write before.
+    fn room(&mut self) -> io::Result<()> {
+        match &mut self.faults.full_after {
+            Some(0) => self.faults.full = true,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        if self.faults.full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn sync(&mut self) -> io::Result<Synced> {

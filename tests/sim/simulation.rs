@@ -31,6 +31,10 @@ pub(crate) trait World: Sized {
     fn expected() -> Vec<&'static str>;
     /// What has to happen at least once in all that CI runs.
     fn expected_in_all() -> Vec<&'static str>;
+    /// What its checkers have to demand in each block of seeds, and may not excuse.
+    fn demands() -> &'static [Demand] {
+        &[]
+    }
 
     fn new(seed: u64, broken: Self::Broken, schedule: &mut Schedule<Self::Event>) -> Self;
     fn step(&mut self, event: Self::Event, schedule: &mut Schedule<Self::Event>) -> Result<(), Violation>;
@@ -51,6 +55,45 @@ pub(crate) struct Schedule<E> {
     scheduled: u64,
     queue: BinaryHeap<Reverse<Entry<E>>>,
     tally: Tally,
+}
+
+/// Comparisons of one kind, some of which excuse more than one result: a checker that excuses too much finds nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    /// What the table calls those that demand one result.
+    pub(crate) demanded: &'static str,
+    /// And the others.
+    pub(crate) excused: &'static str,
+    /// The fewest of the former for one of the latter.
+    pub(crate) for_one_excused: u64,
+    /// The fewest of the former for one seed.
+    pub(crate) for_a_seed: u64,
+}
+
+impl Demand {
+    /// Counts one.
+    pub(crate) fn count<E>(&self, is_demanded: bool, schedule: &mut Schedule<E>) {
+        schedule.tally(if is_demanded { self.demanded } else { self.excused });
+    }
+
+    /// Counts many.
+    pub(crate) fn tally<E>(&self, compared: Compared, schedule: &mut Schedule<E>) {
+        schedule.tally_many(self.demanded, compared.demanded);
+        schedule.tally_many(self.excused, compared.excused);
+    }
+}
+
+/// How many comparisons demanded one result, and how many excused others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Compared {
+    pub(crate) demanded: u64,
+    pub(crate) excused: u64,
+}
+
+impl Compared {
+    pub(crate) fn count(&mut self, is_demanded: bool) {
+        *if is_demanded { &mut self.demanded } else { &mut self.excused } += 1;
+    }
 }
 
 /// How often things happened.
@@ -272,6 +315,16 @@ impl Table {
         let never = in_all.iter().copied().filter(|what| !self.tally.contains_key(what));
         in_no_block.chain(never).collect()
     }
+
+    /// The demands that were not made often enough.
+    fn made_too_seldom(&self, demands: &'static [Demand]) -> Vec<&'static str> {
+        let count = |what| self.tally.get(what).copied().unwrap_or_default();
+        let is_too_seldom = |demand: &&Demand| {
+            let fewest = (self.seeds * demand.for_a_seed).max(count(demand.excused) * demand.for_one_excused);
+            count(demand.demanded) < fewest
+        };
+        demands.iter().filter(is_too_seldom).map(|demand| demand.demanded).collect()
+    }
 }
 
 impl fmt::Display for Table {
@@ -317,11 +370,14 @@ pub(crate) fn search<W: World>(seeds: std::ops::Range<u64>, events: u64) {
     while begin < end {
         let next = end.min(begin + BLOCK);
         let (block, violation) = run_all::<W>(begin..next, events, W::Broken::default());
+        let is_whole = block.seeds == BLOCK && violation.is_none();
+        let seldom = if is_whole { block.made_too_seldom(W::demands()) } else { Vec::new() };
         all.add_block(&block, &expected);
         if let Some(history) = violation {
             eprintln!("{all}");
             panic!("{}", history.report::<W>());
         }
+        assert!(seldom.is_empty(), "demanded too seldom, or excused too often: {seldom:?}\n{block}");
         begin = next;
     }
     eprintln!("{all}");
@@ -390,4 +446,24 @@ fn run_all<W: World>(
 fn from_environment(key: &str) -> Option<u64> {
     let value = std::env::var(key).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{key} is not a number: {value}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEMAND: Demand =
+        Demand { demanded: "demanded", excused: "excused", for_one_excused: 10, for_a_seed: 3 };
+
+    #[test]
+    fn a_checker_that_excuses_too_much_is_told() {
+        let seldom = |demanded, excused| {
+            let tally = BTreeMap::from([(DEMAND.demanded, demanded), (DEMAND.excused, excused)]);
+            Table { seeds: 7, tally, ..Table::default() }.made_too_seldom(&[DEMAND])
+        };
+        assert_eq!(seldom(21, 2), [""; 0]);
+        assert_eq!(seldom(21, 3), [DEMAND.demanded]);
+        assert_eq!(seldom(20, 0), [DEMAND.demanded]);
+        assert_eq!(seldom(0, 0), [DEMAND.demanded]);
+    }
 }

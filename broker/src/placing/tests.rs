@@ -165,7 +165,6 @@ fn config(kind: i8, name: &str, key: &str, value: &str) -> MetadataRecord {
         resource_name: name.into(),
         name: key.into(),
         value: Some(value.into()),
-        ..ConfigRecord::default()
     };
     record.into()
 }

@@ -1,10 +1,11 @@
 //! What is appended, and what the log must answer.
 
 use tarn_log::{AppendError, Appended, Together};
-use tarn_record::{Epoch, TimestampType, ValidBatch};
+use tarn_record::{Epoch, ProducerId, TimestampType, ValidBatch};
 
 use super::batches::{self, Place, Sent, Stored};
-use super::producers::{KNOWN, Verdict};
+use super::demands::{AGAIN, ANSWERS};
+use super::producers::{Answer, KNOWN};
 use super::{Broken, Event, LogWorld, now};
 use crate::simulation::{Schedule, Violation};
 
@@ -18,7 +19,7 @@ impl LogWorld {
         let log_append_time = self.rng.u8(..8) == 0;
         let kind = if log_append_time { TimestampType::LogAppendTime } else { TimestampType::CreateTime };
         let prepared = batches::records(&mut self.rng, sent, place, kind);
-        let verdict = self.oracle.producers.judge(&sent);
+        let right = self.oracle.producers.answers(&sent);
         let (epoch, now, end) = (Epoch(place.epoch), now(schedule), self.oracle.end);
         let appended = match self.broken {
             Broken::SequenceNotChecked => {
@@ -26,25 +27,34 @@ impl LogWorld {
             }
             _ => self.log_mut().append_as_leader(&prepared.client, epoch, kind, now),
         };
-        match appended {
-            Ok(Appended { duplicate_of: Some((base, _)), .. }) => {
-                schedule.tally("append recognised as sent again");
-                expect_duplicate(verdict, base.0, &sent)
-            }
-            Ok(appended) => {
+        let answer = match &appended {
+            Ok(Appended { duplicate_of: Some((base, _)), .. }) => Answer::Duplicate { base: base.0 },
+            Err(AppendError::Sequence(error)) => Answer::Refused { code: error.code() },
+            // Also where the disk refuses it then.
+            _ => Answer::New,
+        };
+        if !right.contains(&answer) {
+            let known = self.open().log.producers().get(ProducerId(sent.id));
+            let text =
+                format!("to {sent:?} the log answers {answer:?}, right is {right:?}; it knows {known:?}");
+            return Err(Violation::new("producers", text));
+        }
+        if sent.id >= 0 {
+            let is_again = right.iter().any(|answer| matches!(answer, Answer::Duplicate { .. }));
+            let demand = if is_again { AGAIN } else { ANSWERS };
+            demand.count(right.len() == 1, schedule);
+        }
+        match (answer, appended) {
+            (Answer::Duplicate { .. }, _) => schedule.tally("append recognised as sent again"),
+            (Answer::Refused { .. }, _) => schedule.tally("append refused for its sequence"),
+            (Answer::New, Ok(appended)) => {
                 schedule.tally("append");
                 self.count_roll(&appended, schedule);
-                if !matches!(verdict, Verdict::New | Verdict::Any) {
-                    return wrong(verdict, "appended it", &sent);
-                }
-                self.acknowledge(&appended, end, vec![prepared.stored])
+                self.acknowledge(&appended, end, vec![prepared.stored])?;
             }
-            Err(AppendError::Sequence(error)) => {
-                schedule.tally("append refused for its sequence");
-                expect_refusal(verdict, error.code(), &sent)
-            }
-            Err(other) => self.append_failed(other, vec![prepared.stored], schedule),
+            (Answer::New, Err(error)) => self.append_failed(error, vec![prepared.stored], schedule)?,
         }
+        Ok(())
     }
 
     pub(super) fn append_as_is(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
@@ -218,24 +228,4 @@ impl LogWorld {
             _ => Sent { id, epoch, first_sequence, records, transactional },
         }
     }
-}
-
-fn expect_duplicate(verdict: Verdict, found: i64, sent: &Sent) -> Result<(), Violation> {
-    match verdict {
-        Verdict::Duplicate { base } | Verdict::DuplicateOrRefused { base, .. } if base == found => Ok(()),
-        Verdict::Any => Ok(()),
-        _ => wrong(verdict, &format!("took it for the one at {found}"), sent),
-    }
-}
-
-fn expect_refusal(verdict: Verdict, found: i16, sent: &Sent) -> Result<(), Violation> {
-    match verdict {
-        Verdict::Refused { code } | Verdict::DuplicateOrRefused { code, .. } if code == found => Ok(()),
-        Verdict::Any => Ok(()),
-        _ => wrong(verdict, &format!("refused it with {found}"), sent),
-    }
-}
-
-fn wrong(verdict: Verdict, did: &str, sent: &Sent) -> Result<(), Violation> {
-    Err(Violation::new("producers", format!("{verdict:?} is right for {sent:?}, but the log {did}")))
 }

@@ -7,6 +7,8 @@ use tarn_record::{
     ProducerId, Record, Sequence, Timestamp, TimestampType, ValidBatch, client_batch, control_batch,
 };
 
+use super::doubts::Doubt;
+
 /// A batch of the history: where it is, its bytes, and what they mean.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
@@ -17,6 +19,7 @@ pub(crate) struct Stored {
     pub(crate) meaning: Meaning,
     /// Of each record, in ms.
     pub(crate) timestamps: Vec<i64>,
+    pub(crate) doubt: Doubt,
 }
 
 /// What a batch says about producers.
@@ -117,7 +120,8 @@ pub(crate) fn reset(place: Place) -> Stored {
 
 fn stored(bytes: Bytes, place: Place, meaning: Meaning, timestamps: Vec<i64>) -> Stored {
     let last = place.base + timestamps.len() as i64 - 1;
-    Stored { base: place.base, last, epoch: place.epoch, bytes, meaning, timestamps }
+    let doubt = Doubt::default();
+    Stored { base: place.base, last, epoch: place.epoch, bytes, meaning, timestamps, doubt }
 }
 
 impl Stored {
@@ -139,3 +143,23 @@ const RULES: ProduceRules = ProduceRules {
     record_max: usize::MAX,
     recompress: None,
 };
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A batch of one record in a producer's transaction.
+    pub(crate) fn in_transaction(id: i64, base: i64) -> Stored {
+        let sent = Sent { id, epoch: 0, first_sequence: base as i32, records: 1, transactional: true };
+        records(&mut fastrand::Rng::with_seed(0), sent, at(base), TimestampType::CreateTime).stored
+    }
+
+    /// The marker that aborts it.
+    pub(crate) fn abort(id: i64, base: i64) -> Stored {
+        marker(id, 0, true, at(base))
+    }
+
+    fn at(base: i64) -> Place {
+        Place { base, epoch: 0, now_ms: 0 }
+    }
+}

@@ -5,7 +5,10 @@
 //! chances.
 
 use super::batches::Stored;
-use super::producers::{Aborted, AbortedTransactions, Producers};
+use super::doubts::{Doubt, Learnt, Recalls};
+use super::producers::Producers;
+use super::transactions::{Aborted, AbortedTransactions};
+use crate::simulation::Compared;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
@@ -14,9 +17,6 @@ pub(crate) struct Oracle {
     pub(crate) start: i64,
     /// The highest log start so far: a crash may undo it, but epochs below may be forgotten.
     pub(crate) start_highest: i64,
-    /// The highest log start when the log last learnt its producers anew, at a start or a truncation: what transactions did
-    /// below may be forgotten, also where a crash has undone it since. Snapshots and indexes were written when it was not.
-    pub(crate) learnt_from: i64,
     pub(crate) end: i64,
     pub(crate) high_watermark: i64,
     /// Where a truncation that leaves nothing, and may not be finished, lets the log start.
@@ -77,9 +77,18 @@ impl Oracle {
         self.start_highest = self.start_highest.max(start);
     }
 
-    /// The offset at which the epoch of a batch has to be known.
-    pub(crate) fn epoch_known_at(&self, batch: &Stored) -> Option<i64> {
-        Some(batch.base.max(self.start_highest)).filter(|offset| *offset <= batch.last)
+    /// Compares the epoch of a batch with what `epoch_at` has for an offset: true where it had to be known.
+    pub(crate) fn compare_epoch(
+        &self,
+        batch: &Stored,
+        epoch_at: impl Fn(i64) -> Option<i32>,
+    ) -> Result<bool, String> {
+        let offset = batch.base.max(self.start_highest).min(batch.last);
+        let (is_demanded, found) = (offset >= self.start_highest, epoch_at(offset));
+        if found == Some(batch.epoch) || !is_demanded && found.is_none() {
+            return Ok(is_demanded);
+        }
+        Err(format!("offset {offset} is of epoch {}, found {found:?}", batch.epoch))
     }
 
     pub(crate) fn truncate(&mut self, end: i64) {
@@ -90,7 +99,7 @@ impl Oracle {
         self.end = end;
         self.high_watermark = self.high_watermark.min(end);
         self.flushed = self.flushed.min(end);
-        self.replay();
+        self.learn(&Learnt { looked_from: self.start, noted_from: end, recalls: Recalls::Last });
     }
 
     pub(crate) fn start_anew_at(&mut self, offset: i64) {
@@ -143,6 +152,11 @@ impl Oracle {
         self.producers.last_stable(self.high_watermark, self.start)
     }
 
+    /// The highest that the log may tell for it.
+    pub(crate) fn last_stable_max(&self) -> i64 {
+        self.producers.last_stable_max(self.high_watermark, self.start)
+    }
+
     /// The batches that end at `from` or above and lie below `upper`.
     pub(crate) fn readable(&self, from: i64, upper: i64) -> &[Stored] {
         let first = self.batches.partition_point(|batch| batch.last < from);
@@ -150,20 +164,14 @@ impl Oracle {
         &self.batches[first..after.max(first)]
     }
 
-    /// Compares the aborted transactions that touch `from..upper` with those found: producer, first offset
-    /// and marker. Those that began before all that the process could see may be missing or look shorter.
-    pub(crate) fn compare_aborted(&self, from: i64, upper: i64, found: &[Aborted]) -> Result<(), String> {
-        let (doubtful, mut expected): (Vec<Aborted>, Vec<Aborted>) =
-            self.aborted.touching(from, upper).partition(|&(_, first, _)| first < self.learnt_from);
-        let doubted = |marker| doubtful.iter().any(|&(_, _, doubtful)| doubtful == marker);
-        let mut found = found.to_vec();
-        found.retain(|&(_, _, marker)| !doubted(marker));
-        if !self.producers.transactions_are_known() {
-            found.retain(|&(_, first, _)| first >= self.learnt_from);
-            expected.retain(|entry| found.contains(entry));
-            found.retain(|entry| expected.contains(entry));
-        }
-        if found == expected { Ok(()) } else { Err(format!("{found:?} instead of {expected:?}")) }
+    /// Compares the aborted transactions that touch `from..upper` with those found.
+    pub(crate) fn compare_aborted(
+        &self,
+        from: i64,
+        upper: i64,
+        found: &[Aborted],
+    ) -> Result<Compared, String> {
+        self.aborted.compare(from, upper, found)
     }
 
     /// The first record with this timestamp or a later one.
@@ -174,14 +182,14 @@ impl Oracle {
         records.into_iter().find(|&(offset, found)| offset >= self.start && found >= timestamp)
     }
 
-    /// Makes what was found after a crash the history, if it is one that the crash can have left.
-    pub(crate) fn accept(&mut self, found: &Found) -> Result<(), String> {
+    /// Makes what was found after a crash, and learnt from it, the history, if it is one that the crash can have left.
+    pub(crate) fn accept(&mut self, found: &Found, learnt: &Learnt) -> Result<(), String> {
         self.go_on();
         let start_max = self.start.max(self.start_begun);
         let refusal = match self.judge(&self.batches, start_max, found) {
             Ok(kept) => {
                 self.batches.truncate(kept);
-                self.adopt(found);
+                self.adopt(found, learnt);
                 return Ok(());
             }
             Err(refusal) => refusal,
@@ -193,7 +201,7 @@ impl Oracle {
             Some(history)
         });
         self.batches = possible.ok_or(refusal)?;
-        self.adopt(found);
+        self.adopt(found, learnt);
         Ok(())
     }
 
@@ -235,18 +243,25 @@ impl Oracle {
     }
 
     /// The process starts with what was found; one replica: what is there is replicated.
-    fn adopt(&mut self, found: &Found) {
+    fn adopt(&mut self, found: &Found, learnt: &Learnt) {
         (self.start, self.end, self.high_watermark) = (found.start, found.end, found.end);
         self.start_begun = 0;
         self.start_highest = self.start_highest.max(found.start);
         self.flushed = self.flushed.min(found.end);
         self.others.clear();
-        self.replay();
+        if found.batches.is_empty() {
+            // What lies below the start may be lost like any other batch, and nobody sees it.
+            let flushed = self.flushed;
+            for batch in self.batches.iter_mut().filter(|batch| batch.last >= flushed) {
+                batch.doubt = Doubt { producer: true, transaction: true, presence: true };
+            }
+        }
+        self.learn(learnt);
     }
 
-    fn replay(&mut self) {
-        self.learnt_from = self.start.max(self.start_highest);
-        self.producers = Producers::replayed(&self.batches, self.learnt_from, self.high_watermark);
+    fn learn(&mut self, learnt: &Learnt) {
+        learnt.doubt(&mut self.batches);
+        self.producers = Producers::replayed(&self.batches, learnt.recalls, self.high_watermark);
         self.aborted = AbortedTransactions::replayed(&self.batches);
     }
 

@@ -4,10 +4,11 @@ use tarn_log::{AbortedTransaction, FirstBatch, Read, ReadError, ReadFrom, ReadOr
 use tarn_record::{Offset, Timestamp, batches};
 
 use super::batches::Stored;
+use super::demands::{ABORTS, EPOCHS};
 use super::oracle::Found;
-use super::producers::Aborted;
+use super::transactions::Aborted;
 use super::{Broken, Event, HeldPlan, LogWorld};
-use crate::simulation::{Schedule, Violation};
+use crate::simulation::{Compared, Schedule, Violation};
 
 impl LogWorld {
     pub(super) fn read_somewhere(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
@@ -39,7 +40,7 @@ impl LogWorld {
         let end = touched(readable, expected.len()).map_or(from, |batch| batch.last + 1);
         match plan.read() {
             Ok(bytes) if bytes == expected => {
-                self.compare_aborted_in(&aborted, (from, end))?;
+                self.compare_aborted_in(&aborted, (from, end), schedule)?;
                 self.compare_aborted(from, upper, schedule)
             }
             Ok(_) => wrong(format!("other bytes are read from offset {from} up to {upper}")),
@@ -52,14 +53,12 @@ impl LogWorld {
         &self,
         aborted: &[AbortedTransaction],
         (from, end): (i64, i64),
+        schedule: &mut Schedule<Event>,
     ) -> Result<(), Violation> {
-        let found = aborted_as_found(aborted);
-        if from == end && found.is_empty() {
+        if from == end && aborted.is_empty() {
             return Ok(());
         }
-        self.oracle
-            .compare_aborted(from, end, &found)
-            .map_err(|text| Violation::new("aborted", format!("in a read of {from} up to {end}: {text}")))
+        self.aborted_compared((from, end), aborted, schedule)
     }
 
     fn compare_aborted(
@@ -72,9 +71,19 @@ impl LogWorld {
             Ok(found) => found,
             Err(error) => return self.read_failed(&error.to_string(), schedule),
         };
-        self.oracle
-            .compare_aborted(from, upper, &aborted_as_found(&found))
-            .map_err(|text| Violation::new("aborted", format!("of {from} up to {upper}: {text}")))
+        self.aborted_compared((from, upper), &found, schedule)
+    }
+
+    fn aborted_compared(
+        &self,
+        (from, upper): (i64, i64),
+        found: &[AbortedTransaction],
+        schedule: &mut Schedule<Event>,
+    ) -> Result<(), Violation> {
+        let compared = self.oracle.compare_aborted(from, upper, &aborted_as_found(found));
+        let wrong = |text| Violation::new("aborted", format!("of {from} up to {upper}: {text}"));
+        ABORTS.tally(compared.map_err(wrong)?, schedule);
+        Ok(())
     }
 
     pub(super) fn hold_plan(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
@@ -163,29 +172,32 @@ impl LogWorld {
         Ok(Found { start: log.start().0, end: log.end().0, batches: found })
     }
 
-    /// Compares every byte, and the epoch of every batch.
-    pub(super) fn compare_all(&mut self) -> Result<(), Violation> {
+    /// Compares every byte, the epoch of every batch and all aborted transactions.
+    pub(super) fn compare_all(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
         let found = self.read_all().map_err(|text| Violation::new("read", text))?;
         let expected = self.oracle.readable(self.oracle.start, self.oracle.end);
         if found.batches.len() != expected.len() {
             return wrong(format!("{} batches instead of {}", found.batches.len(), expected.len()));
         }
+        let mut epochs = Compared::default();
         for (known, (base, bytes)) in expected.iter().zip(&found.batches) {
             if (known.base, &known.bytes) != (*base, bytes) {
                 return wrong(format!("another batch at offset {base}"));
             }
-            let Some(offset) = self.oracle.epoch_known_at(known) else { continue };
-            let epoch = self.open().log.epochs().at(Offset(offset)).map(|epoch| epoch.0);
-            if epoch != Some(known.epoch) {
-                let text = format!("offset {offset} is of epoch {}, found {epoch:?}", known.epoch);
-                return Err(Violation::new("epochs", text));
-            }
+            epochs.count(self.compare_epoch(known)?);
         }
+        EPOCHS.tally(epochs, schedule);
         let (start, end) = (self.oracle.start, self.oracle.end);
         let aborted = self.open().log.aborted_transactions(Offset(start), Offset(end));
         let aborted = aborted.map_err(|error| Violation::new("aborted", error.to_string()))?;
-        let compared = self.oracle.compare_aborted(start, end, &aborted_as_found(&aborted));
-        compared.map_err(|text| Violation::new("aborted", text))
+        self.aborted_compared((start, end), &aborted, schedule)
+    }
+
+    /// True where the epoch of the batch had to be known.
+    pub(super) fn compare_epoch(&self, batch: &Stored) -> Result<bool, Violation> {
+        let epochs = self.open().log.epochs();
+        let compared = self.oracle.compare_epoch(batch, |at| epochs.at(Offset(at)).map(|epoch| epoch.0));
+        compared.map_err(|text| Violation::new("epochs", text))
     }
 
     /// A read may fail only where the power did.

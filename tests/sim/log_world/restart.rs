@@ -4,14 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tarn_log::checkpoints::{CleanShutdown, OffsetCheckpoint};
+use tarn_log::producers::ProducerStates;
 use tarn_log::{Descriptors, Disk, Log, LogDir, Opening};
 use tarn_record::{Offset, PartitionIndex, Timestamp, TopicId};
 
+use super::doubts::{Learnt, Recalls};
 use super::{Broken, Event, Flush, LogWorld, Open, count_damage, now};
 use crate::simulation::{Schedule, Violation};
 
 pub(super) const TOPIC: &str = "simulated";
 pub(super) const PARTITION: i32 = 0;
+/// Where the files of the log are.
+pub(super) const DIR: &str = "/data/simulated-0";
 
 /// Few, so that files are closed and opened again.
 const OPEN_FILES_MAX: usize = 3;
@@ -81,10 +85,12 @@ impl LogWorld {
         if !self.at_rest && self.rng.u8(..6) == 0 {
             self.disk.lose_power_after(self.rng.u32(..25));
         }
-        let (log, dir) = loop {
+        let mut tried = false;
+        let (log, dir, clean) = loop {
             match self.open_log(now(schedule)) {
                 Ok(opened) => break opened,
                 Err(_) if self.disk.power_lost() => {
+                    tried = true;
                     schedule.tally("power loss while opening");
                     count_damage(&self.disk.crash(), schedule);
                     self.disk.set_faults(self.quiet());
@@ -94,17 +100,50 @@ impl LogWorld {
         };
         self.disk.watch_logs();
         self.open = Some(Open { log, dir, flush: Flush::None, plans: Vec::new(), removals: Vec::new() });
-        self.compare_with_history(schedule)
+        let learnt = self.learnt(clean, tried);
+        self.compare_with_history(&learnt, schedule)
     }
 
-    fn compare_with_history(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
+    /// From what the log, which was just opened, has learnt its producers.
+    fn learnt(&self, clean: bool, was_tried_before: bool) -> Learnt {
+        let log = &self.open().log;
+        let (start, end) = (log.start().0, log.end().0);
+        let recalls = if clean { Recalls::Last } else { Recalls::LookedAt };
+        let (looked_from, noted_from) = match clean {
+            // One that was not finished may have taken its recovery point for another.
+            _ if was_tried_before => (start, 0),
+            true => (start, end),
+            false => {
+                let (earliest, latest) = self.recovered_from(log.recovery_point().0);
+                (start.min(latest), earliest)
+            }
+        };
+        Learnt { looked_from, noted_from, recalls }
+    }
+
+    /// Where the segment that has the recovery point begins, which is read again from there on; after a truncation, so
+    /// is the one before.
+    fn recovered_from(&self, recovery_point: i64) -> (i64, i64) {
+        let names = self.disk.list(Path::new(DIR)).unwrap_or_default();
+        let base = |name: &str| name.strip_suffix(".log").and_then(|base| base.parse().ok());
+        let mut bases: Vec<i64> = names.iter().filter_map(|entry| base(&entry.name)).collect();
+        bases.sort_unstable();
+        let last = bases.partition_point(|base| *base < recovery_point).saturating_sub(1);
+        (bases[last.saturating_sub(1)], bases[last])
+    }
+
+    fn compare_with_history(
+        &mut self,
+        learnt: &Learnt,
+        schedule: &mut Schedule<Event>,
+    ) -> Result<(), Violation> {
         let found = self.read_all().map_err(|text| Violation::new("recovery", text))?;
         if found.start < self.start_saved {
             let text = format!("the log starts at {}, {} was saved", found.start, self.start_saved);
             return Err(Violation::new("durability", text));
         }
         let before = self.oracle.batches.len();
-        self.oracle.accept(&found).map_err(|text| Violation::new("durability", text))?;
+        self.oracle.accept(&found, learnt).map_err(|text| Violation::new("durability", text))?;
         let newest = self.oracle.batches.iter().map(|batch| batch.epoch).max();
         self.leader_epoch = self.leader_epoch.max(newest.unwrap_or(0));
         if self.oracle.batches.len() < before {
@@ -112,7 +151,7 @@ impl LogWorld {
         }
         let high_watermark = Offset(self.oracle.high_watermark);
         self.log_mut().on_high_watermark(high_watermark);
-        self.compare_all()
+        self.compare_all(schedule)
     }
 
     fn open_dir(&self) -> Result<Arc<LogDir>, String> {
@@ -121,7 +160,8 @@ impl LogWorld {
             .map_err(|error| error.to_string())
     }
 
-    fn open_log(&self, now: Timestamp) -> Result<(Log, Arc<LogDir>), String> {
+    /// The log, its directory, and whether it was closed in order.
+    fn open_log(&self, now: Timestamp) -> Result<(Log, Arc<LogDir>, bool), String> {
         let dir = self.open_dir()?;
         let key = (TOPIC.to_owned(), PartitionIndex(PARTITION));
         let offset = |checkpoint| {
@@ -134,15 +174,20 @@ impl LogWorld {
             log_start: offset(OffsetCheckpoint::LogStart)?,
         };
         let opened = Log::open(&dir, TOPIC, PartitionIndex(PARTITION), self.config.clone(), opening, now);
-        let (log, report) = opened.map_err(|error| error.to_string())?;
+        let (mut log, report) = opened.map_err(|error| error.to_string())?;
         let promised = opening.recovery_point <= Offset(self.oracle.promised_end());
-        if report.distrusted_recovery_point && promised && self.broken == Broken::Nothing {
+        let is_believed = matches!(self.broken, Broken::Nothing | Broken::TornIndexKept);
+        if report.distrusted_recovery_point && promised && is_believed {
             return Err(format!("the recovery point {} was not believed", opening.recovery_point));
         }
         if log.topic_id() != TopicId::METADATA {
             return Err(format!("the log has the topic id {}", log.topic_id()));
         }
-        Ok((log, dir))
+        if self.broken == Broken::EarlierBatchesForgotten {
+            let snapshot = log.producers().snapshot();
+            *log.producers_mut() = ProducerStates::load(&snapshot).map_err(|error| error.to_string())?;
+        }
+        Ok((log, dir, opening.clean))
     }
 }
 

@@ -168,27 +168,35 @@ impl MirrorWorld {
         position: LastPosition,
         schedule: &mut Schedule<Event>,
     ) -> Result<(), Violation> {
-        let wrong = |text: String| Err(Violation::new("report", text));
-        let Some(report) = self.states.report(mirror) else { return wrong("there is none".to_owned()) };
+        let wrong = |checker, text: String| Err(Violation::new(checker, text));
+        let Some(report) = self.states.report(mirror) else {
+            return wrong("report", "there is none".to_owned());
+        };
         let reported = Ended {
             aborted: report.aborted.iter().map(|one| (one.producer_id.0, one.first_offset.0)).collect(),
             reset: report.reset_offset.0,
         };
         let (copied, version) = (report.mirrored_offset, self.states.read(mirror).state_version);
         let is_as_done = self.core.oracle.is_end_behind(position, &reported);
-        if (copied, report.version) != (position.offset, version) || !is_as_done {
+        let is_of_stop = (copied, report.version) == (position.offset, version);
+        if !is_of_stop || !is_as_done {
             let open = self.core.oracle.undecided_at(position);
-            return wrong(format!("{report:?} is reported of {position:?}, version {version}, and {open}"));
+            let checker = if is_of_stop { "reported end" } else { "reported position" };
+            return wrong(
+                checker,
+                format!("{report:?} is reported of {position:?}, version {version}, and {open}"),
+            );
         }
         let known = self.states.read(mirror).position;
         let known = known.map(|known| (known.source_offset, known.source_known_at_ms));
         if known != Some((report.source_offset, report.source_known_at_ms)) {
-            return wrong(format!("{report:?} is reported, {known:?} was known of the source"));
+            let text = format!("{report:?} is reported, {known:?} was known of the source");
+            return wrong("reported source", text);
         }
         schedule.tally("report compared");
         let markers = self.core.oracle.aborts_behind(position);
         if markers.is_some_and(|markers| markers != report.aborted_count as usize) {
-            return wrong(format!("{report:?} is reported, {markers:?} were aborted"));
+            return wrong("reported end", format!("{report:?} is reported, {markers:?} were aborted"));
         }
         if !reported.aborted.is_empty() {
             schedule.tally("report of aborted transactions compared");
@@ -220,7 +228,8 @@ impl MirrorWorld {
         if is_told || is_kept {
             return Ok(());
         }
-        Err(Violation::new("report", format!("{position:?} is written, and the source had told {told:?}")))
+        let text = format!("{position:?} is written, and the source had told {told:?}");
+        Err(Violation::new("known of the source", text))
     }
 
     /// FAILED says what it waits for, which is no source that cannot be reached; and MIRRORING what was exported.

@@ -315,7 +315,7 @@ impl Log {
     /// Takes note of the epoch of a batch that is in the log. Batches from old brokers have none.
     pub(crate) fn note_epoch(&mut self, header: &BatchHeader) {
         let epoch = header.leader_epoch;
-        if epoch > Epoch::NONE && self.epochs.newest() != Some(epoch) {
+        if epoch > Epoch::NONE && self.epochs.at(header.base_offset) != Some(epoch) {
             self.epochs.found(epoch, header.base_offset);
             self.dirt.epoch_changes += 1;
         }

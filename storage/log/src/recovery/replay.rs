@@ -68,11 +68,12 @@ impl ProducersBelow {
         listing: &Listing,
     ) -> Result<(ProducerStates, Option<Offset>), LogError> {
         let (mut states, mut snapshot) = (ProducerStates::default(), None);
-        for (&offset, &len) in listing.snapshots.range(self.oldest_snapshot.min(self.end)..=self.end).rev() {
+        let range = self.oldest_snapshot.min(self.end)..=self.end;
+        for (&offset, _) in listing.snapshots.range(range).rev() {
             if self.dropped_snapshot == Some(offset) {
                 continue;
             }
-            if let Some(loaded) = read_snapshot(home, offset, len)? {
+            if let Some(loaded) = read_snapshot(home, offset)? {
                 (states, snapshot) = (loaded, Some(offset));
                 break;
             }
@@ -139,13 +140,9 @@ fn remove_above(home: &Home, listing: &Listing, offset: Offset) -> Result<(), Lo
     above.into_iter().try_for_each(|above| home.remove(&home.file(above, Kind::Snapshot)))
 }
 
-/// What a snapshot says; `None` for one that a crash left incomplete.
-fn read_snapshot(home: &Home, offset: Offset, len: u64) -> Result<Option<ProducerStates>, LogError> {
-    let empty = ProducerStates::default();
-    if len == empty.snapshot().len() as u64 {
-        // It has no room for a producer.
-        return Ok(Some(empty));
-    }
+/// What a snapshot says; `None` for one that a crash or a full disk left incomplete. One without a producer is read
+/// too: the beginning of another one may be as long.
+fn read_snapshot(home: &Home, offset: Offset) -> Result<Option<ProducerStates>, LogError> {
     let path = home.file(offset, Kind::Snapshot);
     match home.disk.read_all(&path) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -118,8 +118,8 @@ fn an_index_that_cannot_be_right_is_built_anew_from_its_segment() {
 #[test]
 fn an_index_of_another_segment_is_told_after_a_stop_in_order_too() {
     let left = Left::new();
-    let others = left.files.keys().filter(|name| name.ends_with(".txnindex") && **name != left.index);
-    let other = others.last().unwrap().clone();
+    let is_other = |name: &&String| name.ends_with(".txnindex") && **name != left.index;
+    let other = left.files.keys().rfind(is_other).unwrap().clone();
     for clean in [true, false] {
         let mut files = left.files.clone();
         files.insert(left.index.clone(), left.files[&other].clone());
