@@ -678,3 +678,18 @@ fn how_much_a_recovery_reads_is_told_before_and_after() {
     let (_, report) = open(u64::MAX, 1000, None).unwrap();
     assert!(report.distrusted_recovery_point && report.read_bytes > bytes, "all of it, in the end");
 }
+
+/// The start of a log is in memory before it is in its checkpoint, the epochs of what lies above it in their file.
+#[test]
+fn a_log_whose_start_was_set_back_knows_the_epochs_of_what_lies_below_the_newer_start() {
+    let world = World::new(segments_of(1 << 20));
+    let mut log = world.create();
+    let batches: Vec<_> = (0..6).map(|number| batch(number * 3, 3, (number as i32).min(1))).collect();
+    mirror(&mut log, &batches).unwrap();
+    drop(log.advance_start(Offset(12), NOW).unwrap());
+    log.close().unwrap();
+    drop(log);
+    let (log, _) = world.open_unclean(15);
+    let epochs: Vec<_> = [0, 3, 11, 12].map(|offset| log.epochs().at(Offset(offset))).into();
+    assert_eq!(epochs, [0, 1, 1, 1].map(|epoch| Some(Epoch(epoch))));
+}

@@ -1,5 +1,7 @@
 //! What producers send again after a crash: the batches that they had under way.
 
+use std::fs::OpenOptions;
+
 use tarn_log::{Log, RecoveryReport};
 use tarn_record::{
     BatchBuilder, Compression, Epoch, Offset, ProducerEpoch, ProducerId, Record, Sequence, TimestampType,
@@ -98,6 +100,25 @@ fn the_batches_of_very_many_producers_are_known_again() {
         world.send(0);
     }
     assert!(world.log.end() > Offset(20_000));
+    world.again();
+    world.expect_known();
+}
+
+/// A torn write, or a disk that was full at a roll, leaves a snapshot as long as one without producers.
+#[test]
+fn a_snapshot_that_was_cut_is_not_one_without_producers() {
+    let mut world = Crashed::new(3000, 2, 1, 100);
+    (0..5).for_each(|_| world.send(1));
+    while world.log.segment_count() < 4 {
+        world.send(0);
+    }
+    flush(&mut world.log);
+    let mut names = world.world.names();
+    names.retain(|name| name.ends_with(".snapshot"));
+    names.sort();
+    let newest = world.world.path().join(names.last().unwrap());
+    assert!(newest.metadata().unwrap().len() > 10);
+    OpenOptions::new().write(true).open(newest).unwrap().set_len(10).unwrap();
     world.again();
     world.expect_known();
 }
