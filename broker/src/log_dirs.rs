@@ -535,6 +535,9 @@ fn found_in(index: usize, dir: &LogDir) -> Result<Vec<(Name, Place)>, LogDirErro
     let log_starts = read(OffsetCheckpoint::LogStart);
     let high_watermarks = read(OffsetCheckpoint::Replication);
     let first_dirty = read(OffsetCheckpoint::Cleaner);
+    for path in dir.not_understood()? {
+        warn!(path = %path.display(), "a directory has no name of a partition, though nearly: what is in it is not served");
+    }
     let found = dir.partitions()?.into_iter().map(|found| {
         let name = (found.topic.clone(), found.partition);
         let offset = |offsets: &PartitionOffsets| offsets.get(&name).copied().unwrap_or(Offset(0));

@@ -66,7 +66,7 @@ fn newest_batches_that_a_link_does_not_carry_at_once_are_compared_one_after_the_
         let (config, budget) = (config(port), FetchBudget::new(64 << 20));
         let limits =
             BatchLimits { config: &config, wait: Duration::ZERO, batch_max_bytes: 1 << 20, budget: &budget };
-        let connections = Connections::new(&config, "comparing".to_owned());
+        let connections = Connections::new(&config, "comparing".to_owned(), Arc::default());
         ask(&connections, &Endpoint { host: "127.0.0.1".into(), port }, &questions, &limits).await
     });
     assert_eq!(answers, Ok(expected));

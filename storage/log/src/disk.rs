@@ -273,7 +273,8 @@ impl Disk for RealDisk {
         let mut entries = Vec::new();
         for found in fs::read_dir(path)? {
             let found = found?;
-            let metadata = match found.metadata() {
+            // A directory may lie elsewhere, behind a link.
+            let metadata = match fs::metadata(found.path()) {
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
                 other => other?,
             };

@@ -214,6 +214,20 @@ impl LogDir {
         Ok(found)
     }
 
+    /// The directories whose names read like those of partitions and are not: a copy that somebody has kept, perhaps.
+    ///
+    /// # Errors
+    /// Where the disk refused.
+    pub fn not_understood(&self) -> Result<Vec<PathBuf>, LogDirError> {
+        let reads_like_one = |name: &str| {
+            name.rsplit_once('-')
+                .is_some_and(|(_, end)| end.starts_with(|c: char| c == '+' || c.is_ascii_digit()))
+        };
+        let mut names = self.directories()?;
+        names.retain(|name| reads_like_one(name) && parse_dir_name(name).is_none());
+        Ok(names.into_iter().map(|name| self.path.join(name)).collect())
+    }
+
     /// The directories of deleted partitions whose files are still to be removed.
     ///
     /// # Errors
@@ -335,14 +349,12 @@ pub(crate) fn lock(disk: &Arc<dyn Disk>, dir: &Path) -> Result<DiskLock, LogDirE
     })
 }
 
-/// The topic and partition that a directory's name says; `None` for other directories.
+/// The topic and partition that a directory's name says; `None` for other directories, also for those that read like one
+/// and are not written as it would be.
 fn parse_dir_name(name: &str) -> Option<(&str, PartitionIndex)> {
     let (topic, partition) = name.rsplit_once('-')?;
-    let is_number = !partition.is_empty() && partition.bytes().all(|byte| byte.is_ascii_digit());
-    if topic.is_empty() || !is_number {
-        return None;
-    }
-    Some((topic, PartitionIndex(partition.parse().ok()?)))
+    let index: i32 = partition.parse().ok().filter(|index| *index >= 0)?;
+    (!topic.is_empty() && index.to_string() == partition).then_some((topic, PartitionIndex(index)))
 }
 
 #[cfg(test)]
@@ -350,10 +362,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_directory_behind_a_link_is_one_and_those_that_are_named_nearly_like_partitions_are_told() {
+        let (kept, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let names =
+            ["t-1", "t-01", "t-+1", "t-1.bak", "t-1.0af-delete", "t-1.0af-stray", "mirror-exports", "t"];
+        names.iter().for_each(|name| std::fs::create_dir(kept.path().join(name)).unwrap());
+        std::os::unix::fs::symlink(elsewhere.path(), kept.path().join("t-0")).unwrap();
+        let descriptors = crate::Descriptors::new(10);
+        let dir = LogDir::open(Arc::new(crate::RealDisk), kept.path().to_owned(), descriptors).unwrap();
+        let found: Vec<_> = dir.partitions().unwrap().iter().map(|found| found.partition.0).collect();
+        assert_eq!(found, [0, 1]);
+        let told = ["t-+1", "t-01", "t-1.bak"].map(|name| kept.path().join(name));
+        assert_eq!(dir.not_understood().unwrap(), told);
+    }
+
+    #[test]
     fn the_last_hyphen_of_a_directory_name_separates_topic_and_partition() {
         assert_eq!(parse_dir_name("orders-0"), Some(("orders", PartitionIndex(0))));
         assert_eq!(parse_dir_name("a-b-12"), Some(("a-b", PartitionIndex(12))));
-        for other in ["orders", "orders-", "-1", "orders-x", "orders-0.0af-delete", "orders-+1"] {
+        for other in ["orders", "orders-", "-1", "orders-x", "orders-0.0af-delete", "orders-+1", "orders-00"]
+        {
             assert_eq!(parse_dir_name(other), None, "{other}");
         }
     }
