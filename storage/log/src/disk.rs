@@ -273,11 +273,13 @@ impl Disk for RealDisk {
         let mut entries = Vec::new();
         for found in fs::read_dir(path)? {
             let found = found?;
-            // A directory may lie elsewhere, behind a link.
-            let metadata = match fs::metadata(found.path()) {
+            let metadata = match found.metadata() {
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
                 other => other?,
             };
+            // A directory may lie elsewhere, behind a link.
+            let behind = metadata.is_symlink().then(|| fs::metadata(found.path()));
+            let metadata = behind.and_then(Result::ok).unwrap_or(metadata);
             let name = found.file_name().to_string_lossy().into_owned();
             entries.push(Entry { name, len: metadata.len(), is_dir: metadata.is_dir() });
         }
