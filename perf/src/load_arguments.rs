@@ -215,6 +215,7 @@ impl LoadArguments {
 
 impl ProduceArguments {
     pub(crate) fn produce_run(self) -> Result<ProduceRun> {
+        let warm_bytes = self.warm_bytes();
         let shared = self.shared.whole()?;
         Ok(ProduceRun {
             load: self.load.load(),
@@ -222,11 +223,15 @@ impl ProduceArguments {
             peers: self.load.peers,
             acks: self.acks,
             codecs: self.codec,
-            warm_bytes: self.warm_mb * 1_000_000,
+            warm_bytes,
             kit: Kit::new(&shared.kit, &shared.root),
             tarn: shared.build(),
             work: shared.work,
         })
+    }
+
+    fn warm_bytes(&self) -> u64 {
+        self.warm_mb * 1_000_000
     }
 }
 
@@ -333,8 +338,9 @@ mod tests {
     /// The batches of a run with these options, and what is written to warm.
     fn shape_and_warming(options: &[&str]) -> (usize, usize, u64) {
         let options = ["produce"].iter().chain(options);
-        let run = Produce::try_parse_from(options).unwrap().arguments.produce_run().unwrap();
-        (run.load.shape.record_bytes, run.load.shape.records(), run.warm_bytes)
+        let arguments = Produce::try_parse_from(options).unwrap().arguments;
+        let shape = arguments.load.load().shape;
+        (shape.record_bytes, shape.records(), arguments.warm_bytes())
     }
 
     #[test]

@@ -44,8 +44,6 @@ pub(crate) struct Faults {
     pub(crate) sync_lies: bool,
     /// The same for directories only.
     pub(crate) names_lie: bool,
-    /// What a failed write left in a transaction index stays when it is to be cut off.
-    pub(crate) torn_index_stays: bool,
 }
 
 #[derive(Debug)]

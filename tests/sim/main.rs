@@ -99,11 +99,6 @@ fn batches_that_a_crash_makes_forgotten_are_found() {
 }
 
 #[test]
-fn a_transaction_index_that_is_not_mended_is_found() {
-    must_be_found::<LogWorld>(0..1280, EVENTS, Broken::TornIndexKept, &["recovery"]);
-}
-
-#[test]
 fn a_compacted_log_on_a_failing_disk() {
     search::<CompactedWorld>(SEEDS, EVENTS);
 }

@@ -26,9 +26,6 @@ pub(super) struct Inode {
     /// A failed sync made the medium differ from what readers see.
     diverged: bool,
     is_log: bool,
-    is_txn_index: bool,
-    /// The newest write failed in the middle.
-    is_torn: bool,
     /// Its content has a checksum over all of it, so that damage is noticed.
     is_guarded: bool,
     /// Bytes below were promised to readers; `None` before the log is served.
@@ -56,8 +53,6 @@ impl Inode {
             pending: Vec::new(),
             diverged: false,
             is_log: is_a("log"),
-            is_txn_index: is_a("txnindex"),
-            is_torn: false,
             is_guarded: is_a("snapshot"),
             written: Some(0),
         }
@@ -190,7 +185,6 @@ impl DiskFile for SimFile {
                 bytes.truncate(state.rng.usize(..bytes.len().max(1)));
             }
             let inode = &mut state.inodes[self.inode];
-            inode.is_torn = refused.is_some();
             if inode.write(position as usize, bytes) {
                 let twice = format!("bytes from position {position} on were written twice");
                 state.violation.get_or_insert(twice);
@@ -238,10 +232,7 @@ impl DiskFile for SimFile {
         self.with_writable(|state| {
             state.change()?;
             let inode = &mut state.inodes[self.inode];
-            let was_torn = std::mem::take(&mut inode.is_torn) && inode.is_txn_index;
-            if !(was_torn && state.faults.torn_index_stays) {
-                inode.set_len(len as usize);
-            }
+            inode.set_len(len as usize);
             Ok(())
         })
     }

@@ -128,8 +128,6 @@ pub(crate) enum Broken {
     StartNotKept,
     /// After a crash the log knows of what a producer has sent no more than a snapshot has, its last batch.
     EarlierBatchesForgotten,
-    /// What a failed write left in a transaction index is not cut off.
-    TornIndexKept,
 }
 
 pub(crate) struct LogWorld {
@@ -400,7 +398,6 @@ impl LogWorld {
         Faults {
             sync_lies: self.broken == Broken::FlushSkipped,
             names_lie: self.broken == Broken::NamesNotSynced,
-            torn_index_stays: self.broken == Broken::TornIndexKept,
             ..Faults::default()
         }
     }

@@ -4,6 +4,8 @@
 //! truncation dropped, and what an append wrote without success. A flush that began later ends their
 //! chances.
 
+use std::collections::BTreeMap;
+
 use super::batches::Stored;
 use super::doubts::{Doubt, Learnt, Recalls};
 use super::producers::Producers;
@@ -47,6 +49,8 @@ pub(crate) struct Found {
     pub(crate) end: i64,
     /// Its batches: base offset and bytes.
     pub(crate) batches: Vec<(i64, bytes::Bytes)>,
+    /// Of each producer with an open transaction, where that began.
+    pub(crate) open: BTreeMap<i64, i64>,
 }
 
 impl Oracle {
@@ -183,26 +187,41 @@ impl Oracle {
     }
 
     /// Makes what was found after a crash, and learnt from it, the history, if it is one that the crash can have left.
+    /// Where nothing that is read tells which of several it is, the open transactions do.
     pub(crate) fn accept(&mut self, found: &Found, learnt: &Learnt) -> Result<(), String> {
         self.go_on();
-        let start_max = self.start.max(self.start_begun);
-        let refusal = match self.judge(&self.batches, start_max, found) {
-            Ok(kept) => {
-                self.batches.truncate(kept);
-                self.adopt(found, learnt);
-                return Ok(());
+        let of_other = |other: &Other| ([&self.batches[..other.at], &other.tail].concat(), other.start);
+        let now = (self.batches.clone(), self.start);
+        let (mut possible, mut refusal) = (Vec::new(), None);
+        for (history, start) in std::iter::once(now).chain(self.others.iter().map(of_other)) {
+            match self.with_history(history, start, found, learnt) {
+                Ok(oracle) => possible.push(oracle),
+                Err(text) => {
+                    refusal.get_or_insert(text);
+                }
             }
-            Err(refusal) => refusal,
-        };
-        let possible = self.others.iter().find_map(|other| {
-            let mut history = [&self.batches[..other.at], &other.tail].concat();
-            let kept = self.judge(&history, start_max.max(other.start), found).ok()?;
-            history.truncate(kept);
-            Some(history)
-        });
-        self.batches = possible.ok_or(refusal)?;
-        self.adopt(found, learnt);
+        }
+        if let (true, Some(refusal)) = (possible.is_empty(), refusal) {
+            return Err(refusal);
+        }
+        let agrees = possible.iter().position(|oracle| oracle.producers.may_have_open(&found.open));
+        *self = possible.swap_remove(agrees.unwrap_or(0));
         Ok(())
+    }
+
+    /// The same with what was found of one history, which may start at `start`.
+    fn with_history(
+        &self,
+        mut history: Vec<Stored>,
+        start: i64,
+        found: &Found,
+        learnt: &Learnt,
+    ) -> Result<Oracle, String> {
+        let kept = self.judge(&history, self.start.max(self.start_begun).max(start), found)?;
+        history.truncate(kept);
+        let mut oracle = Oracle { batches: history, others: Vec::new(), ..self.clone() };
+        oracle.adopt(found, learnt);
+        Ok(oracle)
     }
 
     /// How many batches of a history were found; or why they are not its beginning.

@@ -178,6 +178,16 @@ impl Producers {
         Some((first, ((i64::from(last) - i64::from(first)).rem_euclid(1 << 31) + 1) as i32))
     }
 
+    /// True where a log with this history may have these open transactions, by producer, and no others.
+    pub(crate) fn may_have_open(&self, found: &BTreeMap<i64, i64>) -> bool {
+        let open = |id| self.known.get(id).and_then(|known: &Known| known.transaction.as_ref());
+        let are_possible =
+            found.iter().all(|(id, first)| open(id).is_some_and(|began| began.may_be_at(*first)));
+        let is_there = |id, began: &Began| began.may_be_forgotten() || found.contains_key(id);
+        let known = self.known.iter().filter_map(|(id, known)| Some((id, known.transaction.as_ref()?)));
+        are_possible && known.into_iter().all(|(id, began)| is_there(id, began))
+    }
+
     pub(crate) fn has_open(&self, id: i64) -> bool {
         self.known.get(&id).is_some_and(|known| known.transaction.is_some())
     }

@@ -1,6 +1,8 @@
 //! What is read, and what the log must return.
 
-use tarn_log::{AbortedTransaction, FirstBatch, Read, ReadError, ReadFrom, ReadOrder};
+use std::collections::BTreeMap;
+
+use tarn_log::{AbortedTransaction, FirstBatch, Log, Read, ReadError, ReadFrom, ReadOrder};
 use tarn_record::{Offset, Timestamp, batches};
 
 use super::batches::Stored;
@@ -9,6 +11,12 @@ use super::oracle::Found;
 use super::transactions::Aborted;
 use super::{Broken, Event, HeldPlan, LogWorld};
 use crate::simulation::{Compared, Schedule, Violation};
+
+/// Of each producer that has one, where its open transaction began, as the log tells it.
+pub(super) fn open_transactions(log: &Log) -> BTreeMap<i64, i64> {
+    let open = log.producers().open_transactions();
+    open.map(|transaction| (transaction.producer_id.0, transaction.first_offset.0)).collect()
+}
 
 impl LogWorld {
     pub(super) fn read_somewhere(&mut self, schedule: &mut Schedule<Event>) -> Result<(), Violation> {
@@ -169,7 +177,8 @@ impl LogWorld {
         if !read.remaining().is_empty() {
             return Err(format!("{} bytes at the end are no batch", read.remaining().len()));
         }
-        Ok(Found { start: log.start().0, end: log.end().0, batches: found })
+        let (start, end) = (log.start().0, log.end().0);
+        Ok(Found { start, end, batches: found, open: open_transactions(log) })
     }
 
     /// Compares every byte, the epoch of every batch and all aborted transactions.

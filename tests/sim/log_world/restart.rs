@@ -176,9 +176,14 @@ impl LogWorld {
         let opened = Log::open(&dir, TOPIC, PartitionIndex(PARTITION), self.config.clone(), opening, now);
         let (mut log, report) = opened.map_err(|error| error.to_string())?;
         let promised = opening.recovery_point <= Offset(self.oracle.promised_end());
-        let is_believed = matches!(self.broken, Broken::Nothing | Broken::TornIndexKept);
-        if report.distrusted_recovery_point && promised && is_believed {
+        if report.distrusted_recovery_point && promised && self.broken == Broken::Nothing {
             return Err(format!("the recovery point {} was not believed", opening.recovery_point));
+        }
+        let rebuilt = !report.rebuilt_txn_indexes.is_empty();
+        let mended = rebuilt || report.cut_from.is_some() || report.reread_epochs.is_some();
+        let is_told = matches!(self.broken, Broken::Nothing | Broken::CleanMarkWithoutClose);
+        if opening.clean && mended && is_told {
+            return Err(format!("a log that was closed in order had to be mended: {report:?}"));
         }
         if log.topic_id() != TopicId::METADATA {
             return Err(format!("the log has the topic id {}", log.topic_id()));

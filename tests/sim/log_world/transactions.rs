@@ -44,7 +44,8 @@ impl Began {
         !self.is_known
     }
 
-    fn may_be_at(&self, offset: i64) -> bool {
+    /// True for an offset that a log may take for where it began.
+    pub(crate) fn may_be_at(&self, offset: i64) -> bool {
         self.first == offset || self.later.contains(&offset)
     }
 }
