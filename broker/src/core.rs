@@ -4,7 +4,7 @@
 //! await. Other cores are reached by envelopes only.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use tarn_record::{Offset, Timestamp, TopicId, TopicIdPartition};
 use tarn_runtime::channel::{Flag, LocalNotify, Receiver, Sender};
 use tarn_runtime::{CoreId, Queue, sleep, spawn, wall_clock_ms};
 use tarn_transport::remarks::Remarks;
-use tarn_wire::ErrorCode;
+use tarn_wire::{ErrorCode, Str};
 
 use crate::cleaning::Ledger;
 use crate::coordinators::forgetting;
@@ -59,6 +59,7 @@ pub struct Core {
     unopened: RefCell<Unopened>,
     sessions: RefCell<Sessions>,
     machines: RefCell<MirrorMachines>,
+    creating: RefCell<HashSet<Str>>,
     cleanings: RefCell<Ledger>,
     cleaning_ended: LocalNotify,
     next_interest: Cell<u64>,
@@ -97,6 +98,7 @@ impl Core {
             unopened: RefCell::default(),
             sessions: RefCell::new(Sessions::new(id, limits)),
             machines: RefCell::default(),
+            creating: RefCell::default(),
             cleanings: RefCell::default(),
             cleaning_ended: LocalNotify::default(),
             next_interest: Cell::new(u64::from(id.0) << 48),
@@ -218,6 +220,11 @@ impl Core {
     /// The mirror coordinators of this core's partitions of `__mirror_state`.
     pub fn machines(&self) -> RefMut<'_, MirrorMachines> {
         self.machines.borrow_mut()
+    }
+
+    /// The topics that this core has the controller create because clients have asked for them.
+    pub(crate) fn creating(&self) -> RefMut<'_, HashSet<Str>> {
+        self.creating.borrow_mut()
     }
 
     /// What this core knows of its compacted logs.

@@ -17,7 +17,7 @@ use tarn_wire::{ApiKey, Cursor, Message, Request, RequestHeader, Response, encod
 
 use crate::core::Core;
 use crate::handlers::{
-    admin, configs, coordinators, delete_records, fetch, log_dirs, metadata, mirrors, offsets, produce,
+    admin, config_resources, configs, coordinators, delete_records, fetch, log_dirs, metadata, mirrors, offsets, produce,
     producer_ids, producers, txn_markers,
 };
 use crate::limits;
@@ -41,6 +41,7 @@ pub const SERVED_BY_CONTROLLERS: &[ApiKey] = &[
     ApiKey::INCREMENTAL_ALTER_CONFIGS,
     ApiKey::DESCRIBE_QUORUM,
     ApiKey::DESCRIBE_CLUSTER,
+    ApiKey::UPDATE_FEATURES,
 ];
 
 /// A request on its way to its handler.
@@ -113,6 +114,15 @@ served! {
             _ => call.frame_beside(response).await,
         }
     });
+    AlterConfigsRequest 0..=2 => |call: Call, request| later(call, move |call: Call| async move {
+        call.frame(&admin::replace_configs(&call, request).await)
+    });
+    UpdateFeaturesRequest 0..=2 => |call: Call, request| later(call, move |call: Call| async move {
+        call.frame(&admin::update_features(&call, request).await)
+    });
+    ListConfigResourcesRequest 0..=1 => |call: Call, request: m::ListConfigResourcesRequest| {
+        ready(&call, &config_resources::list(&call.core, call.header.api_version, &request))
+    };
     DescribeLogDirsRequest 1..=5 => |call: Call, request| later(call, move |call: Call| async move {
         call.frame(&log_dirs::describe(call.core.clone(), request).await)
     });

@@ -13,6 +13,7 @@ mod collecting;
 mod connections;
 pub mod coordinators;
 pub mod core;
+mod creating;
 mod decompression;
 pub mod delete_records;
 pub mod dir_sizes;

@@ -144,6 +144,9 @@ pub const LOG_RETRY_MS_MAX: u64 = 60_000;
 /// The largest batch that a coordinator writes or reads back, in bytes.
 pub const COORDINATOR_BATCH_BYTES: usize = 64 * 1024 * 1024;
 
+/// Topics that one core has created at once for clients that have asked for them.
+pub const TOPICS_CREATED_AT_ONCE: usize = 1_000;
+
 /// Changes of topics that a core remembers; a fetch session that was away for more looks up all it names.
 pub const TOPIC_CHANGES: usize = 4096;
 

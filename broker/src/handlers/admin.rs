@@ -7,6 +7,7 @@ use tarn_image::ResourceType;
 use tarn_quorum::decide::ApiError;
 use tarn_quorum::decide::partitions::Grower;
 use tarn_wire::messages as m;
+use tarn_wire::messages::alter_configs_response::AlterConfigsResourceResponse as ReplacedConfigs;
 use tarn_wire::messages::bump_leader_epochs_response::BumpLeaderEpochsTopicResult;
 use tarn_wire::messages::create_partitions_response::CreatePartitionsTopicResult;
 use tarn_wire::messages::create_topics_response::CreatableTopicResult;
@@ -110,6 +111,35 @@ pub async fn alter_configs(
         responses.extend(decide_configs(call, request).await.responses);
     }
     m::IncrementalAlterConfigsResponse { responses, ..Default::default() }
+}
+
+/// Serves AlterConfigs: what a resource is given is all that it has from then on.
+pub async fn replace_configs(call: &Call, request: m::AlterConfigsRequest) -> m::AlterConfigsResponse {
+    let asked: Vec<_> =
+        request.resources.iter().map(|one| (one.resource_type, one.resource_name.clone())).collect();
+    let decided = call.core.decided(call.core.node().controller().replace_configs(request)).await;
+    decided.unwrap_or_else(|error| m::AlterConfigsResponse {
+        responses: asked
+            .into_iter()
+            .map(|(resource_type, resource_name)| ReplacedConfigs {
+                error_code: NO_CONTROLLER.0,
+                error_message: Some(error.to_string().into()),
+                resource_type,
+                resource_name,
+            })
+            .collect(),
+        ..Default::default()
+    })
+}
+
+/// Serves UpdateFeatures.
+pub async fn update_features(call: &Call, request: m::UpdateFeaturesRequest) -> m::UpdateFeaturesResponse {
+    let decided = call.core.decided(call.core.node().controller().update_features(request)).await;
+    decided.unwrap_or_else(|error| m::UpdateFeaturesResponse {
+        error_code: NO_CONTROLLER.0,
+        error_message: Some(error.to_string().into()),
+        ..Default::default()
+    })
 }
 
 /// What becomes of the levels of this broker's loggers, about which no controller is asked.

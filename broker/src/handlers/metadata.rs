@@ -26,6 +26,7 @@ use tarn_wire::messages::{
 use tarn_wire::{ApiKey, ErrorCode, Str};
 
 use crate::core::Core;
+use crate::creating;
 use crate::dispatch::Call;
 use crate::internal_topics::is_internal;
 use crate::kept_answers::KeptAnswer;
@@ -38,6 +39,9 @@ use crate::node::Node;
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;
 
+/// The first version in which a client may say that a topic is not to be created.
+const CHOOSES_CREATION: i16 = 4;
+
 /// Serves Metadata.
 pub async fn metadata(call: Call, request: MetadataRequest) -> Answer {
     let version = call.header.api_version;
@@ -48,6 +52,10 @@ pub async fn metadata(call: Call, request: MetadataRequest) -> Answer {
         version,
         topics: asked(version, &request),
     };
+    // They are unknown in this answer: who asks comes back for those that can be made.
+    if request.allow_auto_topic_creation || version < CHOOSES_CREATION {
+        creating::begin(&call.core, question.unknown());
+    }
     if !question.is_large() {
         return call.frame(&question.answer());
     }
@@ -74,6 +82,14 @@ struct Question {
 }
 
 impl Question {
+    /// The names of topics that there are not, and could be.
+    fn unknown(&self) -> Vec<Str> {
+        let names = self.topics.iter().flatten().filter_map(|(name, _)| name.as_ref());
+        let is_unknown =
+            |name: &&Str| self.view.topic_by_name(name).is_none() && topic_name::check(name).is_ok();
+        names.filter(is_unknown).cloned().collect()
+    }
+
     /// True where the answer takes long to make.
     fn is_large(&self) -> bool {
         let mut left = limits::PARTITIONS_DESCRIBED_INLINE;

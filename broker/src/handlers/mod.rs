@@ -2,6 +2,7 @@
 //! is in the wrong room.
 
 pub mod admin;
+pub mod config_resources;
 pub mod configs;
 pub mod coordinators;
 pub mod delete_records;

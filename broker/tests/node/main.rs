@@ -1,5 +1,6 @@
 //! A node in this process, on a real directory, asked over real sockets.
 
+mod asked_for;
 mod compacting;
 mod configs;
 mod deleting;

@@ -112,6 +112,10 @@ requests! {
     CreatePartitions(request: CreatePartitionsRequest, grower: Grower) -> CreatePartitionsResponse, create_partitions;
     /// Alters configs, key by key.
     IncrementalAlterConfigs(request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse, alter_configs;
+    /// Gives resources the configs that they have from then on.
+    AlterConfigs(request: AlterConfigsRequest) -> AlterConfigsResponse, replace_configs;
+    /// Finalizes levels of features.
+    UpdateFeatures(request: UpdateFeaturesRequest) -> UpdateFeaturesResponse, update_features;
     /// Hands out a block of producer ids.
     AllocateProducerIds(request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse, allocate_producer_ids;
     /// Registers a broker, fenced.

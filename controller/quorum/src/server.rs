@@ -373,6 +373,12 @@ impl Controller {
             Ask::IncrementalAlterConfigs(request) => {
                 decide::alter_configs::alter_configs(image, &request).map(Said::IncrementalAlterConfigs)
             }
+            Ask::AlterConfigs(request) => {
+                decide::replace_configs::replace_configs(image, &request).map(Said::AlterConfigs)
+            }
+            Ask::UpdateFeatures(request) => {
+                decide::features::update_features(image, &request).map(Said::UpdateFeatures)
+            }
             Ask::AllocateProducerIds(request) => {
                 decide::producer_ids::allocate(image, &request).map(Said::AllocateProducerIds)
             }

@@ -114,6 +114,8 @@ pub struct TopicDefaults {
     pub replication_factor: i16,
     /// `delete.topic.enable`
     pub deletion_enabled: bool,
+    /// `auto.create.topics.enable`
+    pub auto_created: bool,
 }
 
 /// Connections, requests and answers.
@@ -303,6 +305,7 @@ fn read(reader: &Reader<'_>, given: &StaticConfigs) -> Result<ServerConfig, Conf
             num_partitions: reader.number("num.partitions")?,
             replication_factor: reader.number("default.replication.factor")?,
             deletion_enabled: reader.is_true("delete.topic.enable")?,
+            auto_created: reader.is_true("auto.create.topics.enable")?,
         },
         network: network(reader)?,
         storage: storage(reader)?,
@@ -659,7 +662,6 @@ mod tests {
             ("log.cleaner.io.buffer.size", "5"),
             ("unclean.leader.election.enable", "true"),
             ("replica.lag.time.max.ms", "5"),
-            ("auto.create.topics.enable", "false"),
             ("controller.quorum.append.linger.ms", "5"),
             ("mirror.coordinator.append.linger.ms", "5"),
             ("mirror.coordinator.load.buffer.size", "5"),

@@ -17,8 +17,8 @@ use super::{ApiError, Context, Decision, PARTITIONS_PER_REQUEST_MAX, Run, names,
 
 /// A topic of the quorum itself, which nobody creates.
 const METADATA_TOPIC: &str = "__cluster_metadata";
-/// "The broker's default" in a request.
-const DEFAULT: i32 = -1;
+/// "The broker's default" in a request, as the number of partitions or of replicas.
+pub const AS_CONFIGURED: i32 = -1;
 
 /// A topic that can be created.
 pub(super) struct NewTopic {
@@ -90,7 +90,7 @@ impl<'a> Ahead<'a> {
 fn too_many(request: &CreateTopicsRequest, context: &Context<'_>) -> Option<ApiError> {
     let partitions = |topic: &CreatableTopic| match topic.num_partitions {
         _ if !topic.assignments.is_empty() => i64::try_from(topic.assignments.len()).unwrap_or(i64::MAX),
-        DEFAULT => i64::from(context.config.topics.num_partitions),
+        AS_CONFIGURED => i64::from(context.config.topics.num_partitions),
         count => i64::from(count),
     };
     let total = request.topics.iter().map(partitions).fold(0i64, i64::saturating_add);
@@ -170,7 +170,7 @@ fn assigned(image: &MetadataImage, topic: &CreatableTopic) -> Result<Vec<Vec<Bro
     if topic.replication_factor != -1 {
         return contradicts("replication factor");
     }
-    if topic.num_partitions != DEFAULT {
+    if topic.num_partitions != AS_CONFIGURED {
         return contradicts("numPartitions");
     }
     let refuse = |why: String| Err(ApiError::new(ErrorCode::INVALID_REPLICA_ASSIGNMENT, why));
@@ -213,7 +213,7 @@ fn placed(
         }
     };
     let count = match topic.num_partitions {
-        DEFAULT => context.config.topics.num_partitions,
+        AS_CONFIGURED => context.config.topics.num_partitions,
         count if count > 0 => count,
         _ => {
             return Err(ApiError::new(

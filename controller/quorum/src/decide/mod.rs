@@ -10,6 +10,7 @@ pub mod create_topics;
 pub mod delete_mirror;
 pub mod delete_topics;
 pub mod elections;
+pub mod features;
 pub mod leader_epochs;
 mod mirror_bindings;
 pub mod mirror_desired;
@@ -21,6 +22,7 @@ pub mod names;
 pub mod partitions;
 pub mod placement;
 pub mod producer_ids;
+pub mod replace_configs;
 
 use tarn_image::config::server::ServerConfig;
 use tarn_record::{Offset, TopicId};

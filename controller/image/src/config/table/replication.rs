@@ -5,7 +5,7 @@ use super::{ConfigKey, keys};
 pub(super) const KEYS: &[ConfigKey] = keys! {
     /// A class that judges config changes; not available here.
     "alter.config.policy.class.name": Class = null, Any, ReadOnly;
-    /// Whether asking for an unknown topic creates it.
+    /// Whether asking for an unknown topic creates it; never one that the patterns of a mirror mean.
     "auto.create.topics.enable": Boolean = "true", Any, ReadOnly;
     /// Whether leadership goes back to preferred replicas by itself.
     "auto.leader.rebalance.enable": Boolean = "true", Any, ReadOnly;
