@@ -59,14 +59,14 @@ fn every_crate_has_its_floor_and_uses_lower_ones_only() {
 }
 
 #[test]
-fn only_the_runtime_names_glommio_and_only_system_call_wrappers_are_unsafe() {
-    let glommio = Regex::new(r"\bglommio::|\buse glommio\b").expect("it is a pattern");
+fn only_the_runtime_names_a_ring_and_only_system_call_wrappers_are_unsafe() {
+    let ring = Regex::new(r"\b(io_uring|async_task)::").expect("it is a pattern");
     let unsafe_code = Regex::new(r"\bunsafe\s*(\{|fn|impl)").expect("it is a pattern");
     for file in all_rust_files() {
         let path = relative(&file);
         let text = read(&file);
         let says = |pattern: &Regex| text.lines().any(|line| is_code(line) && pattern.is_match(line));
-        assert!(!says(&glommio) || path.starts_with("net/runtime/"), "{path} names glommio");
+        assert!(!says(&ring) || path.starts_with("net/runtime/"), "{path} names the executor's parts");
         let allowed = WITH_UNSAFE.iter().any(|start| path.starts_with(start));
         assert!(!says(&unsafe_code) || allowed, "{path} has unsafe code");
     }

@@ -102,7 +102,8 @@ mod tests {
             };
             image.apply(&record.into(), &mut MetadataDelta::default()).expect("the records fit each other");
         }
-        let left = ["orders", "orders-2", "orders-tmp", "payments"].map(|name| is_left_to_a_mirror(&image, name));
+        let left =
+            ["orders", "orders-2", "orders-tmp", "payments"].map(|name| is_left_to_a_mirror(&image, name));
         assert_eq!(left, [true, true, false, false]);
     }
 }

@@ -17,8 +17,8 @@ use tarn_wire::{ApiKey, Cursor, Message, Request, RequestHeader, Response, encod
 
 use crate::core::Core;
 use crate::handlers::{
-    admin, config_resources, configs, coordinators, delete_records, fetch, log_dirs, metadata, mirrors, offsets, produce,
-    producer_ids, producers, txn_markers,
+    admin, config_resources, configs, coordinators, delete_records, fetch, log_dirs, metadata, mirrors,
+    offsets, produce, producer_ids, producers, txn_markers,
 };
 use crate::limits;
 

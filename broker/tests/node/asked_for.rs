@@ -113,7 +113,7 @@ fn set_configs(client: &mut Client, topic: &str) -> Vec<(String, String)> {
     let resource = DescribeConfigsResource {
         resource_type: ResourceType::TOPIC.0,
         resource_name: topic.into(),
-        ..Default::default()
+        configuration_keys: None,
     };
     let request = DescribeConfigsRequest { resources: vec![resource], ..Default::default() };
     let described = client.call(4, &request).results.remove(0);

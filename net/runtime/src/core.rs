@@ -5,10 +5,7 @@
 //! owns would otherwise be silently gone.
 
 use crate::panics::Panic;
-use crate::pulse::Pulse;
-use crate::queues::Queue;
-use crate::{blocking, limits, machine, queues, timer};
-use glommio::{LocalExecutor, LocalExecutorBuilder, Placement, PoolPlacement};
+use crate::{blocking, executor, machine, queues, timer};
 use std::fmt;
 use std::future::Future;
 use std::io::{self, Write};
@@ -67,9 +64,7 @@ pub struct CoreUsage {
 /// # Panics
 /// On a thread that is not a core.
 pub fn take_usage() -> CoreUsage {
-    assert!(queues::on_core(), "only a core can tell how it spent its time");
-    let stats = glommio::executor().executor_stats();
-    CoreUsage { busy: stats.executor_runtime(), awake: stats.total_runtime(), runs: stats.tasks_executed() }
+    executor::take_usage().expect("only a core can tell how it spent its time")
 }
 
 /// Starts a core. `make` is called on its thread and gives the future to run there, in the network
@@ -86,61 +81,37 @@ where
     machine::remember_affinity();
     let (started, start) = mpsc::sync_channel(1);
     let thread = thread::Builder::new().name(spec.name.clone()).spawn(move || {
-        let (executor, pulse) = match build(&spec) {
-            Ok(built) => built,
-            Err(error) => {
-                started.send(Err(error)).ok();
-                return None;
-            }
-        };
+        if let Err(error) = build(&spec) {
+            started.send(Err(error)).ok();
+            return None;
+        }
         started.send(Ok(())).ok();
-        Some(run_to_end(&spec.name, executor, pulse, make))
+        Some(run_to_end(&spec.name, make))
     })?;
     start.recv().unwrap_or_else(|_| Err(io::Error::other("the core's thread ended before it began")))?;
     Ok(CoreHandle { thread })
 }
 
-fn build(spec: &CoreSpec) -> io::Result<(LocalExecutor, Pulse)> {
+fn build(spec: &CoreSpec) -> io::Result<()> {
     if let Some(cpu) = spec.cpu {
         machine::pin_this_thread(cpu)?;
     }
-    // Unbound, because the executor would look up the CPU in /sys, which containers hide or falsify.
-    let executor = LocalExecutorBuilder::new(Placement::Unbound)
-        .name(&spec.name)
-        .io_memory(limits::CORE_IO_MEMORY_BYTES)
-        .preempt_timer(limits::START_PREEMPT_TIMER)
-        .blocking_thread_pool_placement(PoolPlacement::Unbound(1))
-        .make()?;
-    timer::install()?;
+    executor::install()?;
+    timer::install();
     blocking::install(spec.name.clone());
-    Ok((executor, Pulse::join()?))
+    Ok(())
 }
 
-fn run_to_end<Make, Main, T>(name: &str, executor: LocalExecutor, pulse: Pulse, make: Make) -> T
+fn run_to_end<Make, Main, T>(name: &str, make: Make) -> T
 where
     Make: FnOnce() -> Main + 'static,
     Main: Future<Output = T> + 'static,
     T: 'static,
 {
-    let begun = pulse.begun();
     let outcome = catch_unwind(AssertUnwindSafe(move || {
-        let output = executor.run(async move {
-            queues::install();
-            let pulse = queues::spawn_uncounted(Queue::Network, pulse);
-            // Nothing is started in the first round: its preempt timer is no measure for what runs then.
-            begun.raised().await;
-            let clock = queues::spawn(Queue::Network, async {
-                let stopped = timer::drive().await;
-                panic!("its clock stopped: {stopped:?}");
-            });
-            let output = queues::spawn(Queue::Network, async move { make().await }).await;
-            clock.cancel().await;
-            pulse.cancel().await;
-            output
-        });
-        queues::uninstall();
+        let output = executor::run(async move { make().await });
         blocking::finish();
-        drop(executor);
+        executor::uninstall();
         timer::uninstall();
         output
     }));
@@ -159,7 +130,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::channel::{mailbox, reply};
     use crate::socket::Listener;
-    use crate::{catch_panics, sleep, spawn, yield_if_needed, yield_now};
+    use crate::{Queue, catch_panics, sleep, spawn, yield_if_needed, yield_now};
     use std::cell::Cell;
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! The thread-per-core runtime of Tarn, and the only crate that names the executor underneath.
+//! The thread-per-core runtime of Tarn, and the only crate that knows what runs underneath.
 //!
 //! A *core* is one thread with one executor ([`spawn_core`]). Tasks never leave their core; what
 //! crosses cores are messages ([`channel`]) and sockets ([`socket`]). Everything that could block a
@@ -14,11 +14,11 @@
 pub mod blocking;
 pub mod channel;
 pub mod core;
+mod executor;
 pub mod limits;
 pub mod machine;
 pub mod panics;
 pub mod probe;
-mod pulse;
 pub mod queues;
 pub mod signal;
 pub mod socket;

@@ -3,20 +3,15 @@
 
 use std::time::Duration;
 
-/// Memory that each executor registers with the kernel, three times. The smallest the executor takes:
-/// no file goes through the ring, so more would only be pinned for nothing.
-pub const CORE_IO_MEMORY_BYTES: usize = 64 << 10;
+/// The places in a core's ring for what is to be handed to the kernel with its next call; more make a call of their own.
+pub const RING_ENTRIES: u32 = 256;
+
+/// How long a busy core works before it asks the kernel what is ready.
+pub const LOOK: Duration = Duration::from_micros(250);
 
 /// How long a task may run before `yield_if_needed` yields, and so how long a message waits for a
 /// core that is busy with background work.
 pub const PREEMPT_TIMER: Duration = Duration::from_millis(1);
-
-/// The preempt timer of the round that starts a core, and of those in which its main task alone is woken: the
-/// queues ask for shorter ones. Long, because no pulse reaches a core whose first round is taken for empty.
-pub const START_PREEMPT_TIMER: Duration = Duration::from_secs(1);
-
-/// Latency asked for the mirror queue: it may lag behind the network queue, not behind a compaction.
-pub const MIRROR_LATENCY: Duration = Duration::from_millis(2);
 
 /// The disks of which one core reads at once, whichever of them hang.
 pub const READ_DISKS_MAX: usize = 16;
@@ -61,9 +56,3 @@ pub const TIMER_TICK: Duration = Duration::from_micros(250);
 
 /// The longest sleep. Longer ones end here: no timer of Tarn is meant to outlive it.
 pub const SLEEP_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-
-/// How often the pulse looks at the cores, and so about the longest that one sleeps by mistake; see `pulse`.
-pub const PULSE: Duration = Duration::from_millis(5);
-
-/// Beats of the pulse after which a core is nudged although it seems to sleep rightly.
-pub const BEATS_UNWATCHED_MAX: u32 = 16;

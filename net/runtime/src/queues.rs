@@ -1,12 +1,10 @@
 //! The task queues of a core: who goes first when the core is busy.
 //!
-//! Each core has the same three queues. The executor divides its time among them by their shares, and
-//! the latency asked for decides how soon a woken task of a queue interrupts the others at their next
-//! `yield_if_needed`. Owned by the core's thread; a task stays in the queue it was spawned into.
+//! Each core has the same three queues, and divides its time among them by their shares. A queue has the core for a
+//! [`limits::PREEMPT_TIMER`](crate::limits::PREEMPT_TIMER) at a time, provided that its tasks call `yield_if_needed`.
+//! Owned by the core's thread; a task stays in the queue it was spawned into.
 
-use crate::{limits, pulse};
-use glommio::{Latency, Shares, TaskQueueHandle};
-use std::cell::Cell;
+use crate::executor;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -22,26 +20,29 @@ pub enum Queue {
     Background,
 }
 
-thread_local! {
-    static QUEUES: Cell<Option<Handles>> = const { Cell::new(None) };
-}
+impl Queue {
+    /// Every queue, in the order of their numbers.
+    pub(crate) const ALL: [Queue; 3] = [Queue::Network, Queue::Mirror, Queue::Background];
 
-#[derive(Clone, Copy)]
-struct Handles {
-    network: TaskQueueHandle,
-    mirror: TaskQueueHandle,
-    background: TaskQueueHandle,
+    /// Its share of a busy core.
+    pub(crate) fn shares(self) -> u64 {
+        match self {
+            Queue::Network => 1000,
+            Queue::Mirror => 500,
+            Queue::Background => 100,
+        }
+    }
 }
 
 /// A task of this core. Awaiting it yields its output; dropping it cancels it.
 #[must_use = "a task is cancelled when dropped; detach it to let it run on its own"]
 #[derive(Debug)]
-pub struct Task<T>(glommio::Task<T>);
+pub struct Task<T>(async_task::Task<T>);
 
 impl<T> Task<T> {
     /// Lets the task run on its own, to its end or the core's.
     pub fn detach(self) {
-        drop(self.0.detach());
+        self.0.detach();
     }
 
     /// Cancels the task and waits until it is dropped. `Some` where it had already ended.
@@ -63,63 +64,21 @@ impl<T> Future for Task<T> {
 /// # Panics
 /// On a thread that is not a core.
 pub fn spawn<T: 'static>(queue: Queue, future: impl Future<Output = T> + 'static) -> Task<T> {
-    spawn_uncounted(queue, pulse::counted(future))
-}
-
-/// The same for the pulse, whose polls are no work.
-pub(crate) fn spawn_uncounted<T: 'static>(
-    queue: Queue,
-    future: impl Future<Output = T> + 'static,
-) -> Task<T> {
-    let handles = QUEUES.get().expect("tasks are spawned on a core's own thread");
-    let handle = match queue {
-        Queue::Network => handles.network,
-        Queue::Mirror => handles.mirror,
-        Queue::Background => handles.background,
-    };
-    Task(glommio::spawn_local_into(future, handle).expect("a core's queues live as long as the core"))
+    Task(executor::spawn(queue, future))
 }
 
 /// Whether this thread is a core, where blocking calls are refused.
 pub fn on_core() -> bool {
-    QUEUES.get().is_some()
+    executor::is_running()
 }
 
 /// Lets other tasks and queues run first, always.
 pub async fn yield_now() {
-    glommio::executor().yield_task_queue_now().await;
+    executor::yield_now().await;
 }
 
-/// Lets other tasks run first where this one has had its millisecond, or where a task that matters
-/// more was woken. Costs a few nanoseconds otherwise. Does nothing on a thread that is not a core.
+/// Lets other tasks run first where this one has had its millisecond. Costs a look at the clock otherwise. Does nothing on
+/// a thread that is not a core.
 pub async fn yield_if_needed() {
-    glommio::yield_if_needed().await;
-}
-
-/// Creates the queues of the core that runs on this thread.
-pub(crate) fn install() {
-    let executor = glommio::executor();
-    QUEUES.set(Some(Handles {
-        network: executor.create_task_queue(
-            Shares::Static(1000),
-            Latency::Matters(limits::PREEMPT_TIMER),
-            "network",
-        ),
-        mirror: executor.create_task_queue(
-            Shares::Static(500),
-            Latency::Matters(limits::MIRROR_LATENCY),
-            "mirror",
-        ),
-        // Its shares make it wait; the latency only has the core look at its mailboxes while it works.
-        background: executor.create_task_queue(
-            Shares::Static(100),
-            Latency::Matters(limits::PREEMPT_TIMER),
-            "background",
-        ),
-    }));
-}
-
-/// Forgets the queues when the core has ended.
-pub(crate) fn uninstall() {
-    QUEUES.set(None);
+    executor::yield_if_needed().await;
 }

@@ -15,7 +15,6 @@ mod stream;
 
 pub use connect::{connect, lookup};
 pub use listener::Listener;
-pub(crate) use readiness::readable;
 pub use residency::{readahead, resident};
 pub use send::Then;
 pub use stream::Stream;

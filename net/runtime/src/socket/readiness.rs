@@ -1,77 +1,24 @@
 //! Waiting until a socket can be read or written, on whichever core asks.
-//!
-//! A wait registers one waker with the executor, however often it is polled: the executor would keep one
-//! more for each poll until the socket is ready, and a connection that waits for its next request beside
-//! something busy is polled without end.
 
-use glommio::io::{PollState, PollableFd};
+use crate::executor::{Interest, Waiting};
 use rustix::io::Errno;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Waits until `fd` is readable, or at its end, or broken.
 pub(crate) async fn readable(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let fd = PollableFd::new(fd)?;
-    let mut registration = Registration::default();
-    poll_fn(|context| registration.poll(context, |context, state| fd.poll_readable(context, state))).await
+    ready(fd, Interest::Read).await
 }
 
 /// Waits until `fd` is writable, or broken.
 pub(crate) async fn writable(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let fd = PollableFd::new(fd)?;
-    let mut registration = Registration::default();
-    poll_fn(|context| registration.poll(context, |context, state| fd.poll_writable(context, state))).await
+    ready(fd, Interest::Write).await
 }
 
-/// One direction of one descriptor. Dropped before its descriptor is closed.
-#[derive(Debug, Default)]
-pub(crate) struct Registration {
-    state: PollState,
-    relay: Option<Arc<Relay>>,
-}
-
-/// What the executor wakes: hands it on to whoever polled last.
-#[derive(Debug)]
-struct Relay {
-    woken: AtomicBool,
-    task: Mutex<Waker>,
-}
-
-impl Registration {
-    /// Polls with `poll`, but not again while what it registered is still waiting.
-    pub(crate) fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-        mut poll: impl FnMut(&mut Context<'_>, &mut PollState) -> Poll<glommio::Result<(), ()>>,
-    ) -> Poll<io::Result<()>> {
-        if let Some(relay) = &self.relay
-            && !relay.woken.load(Ordering::SeqCst)
-        {
-            relay.task.lock().unwrap_or_else(PoisonError::into_inner).clone_from(context.waker());
-            return Poll::Pending;
-        }
-        let relay =
-            Arc::new(Relay { woken: AtomicBool::new(false), task: Mutex::new(context.waker().clone()) });
-        let waker = Waker::from(Arc::clone(&relay));
-        let polled = poll(&mut Context::from_waker(&waker), &mut self.state);
-        self.relay = polled.is_pending().then_some(relay);
-        polled.map(|ready| Ok(ready?))
-    }
-}
-
-impl Wake for Relay {
-    fn wake(self: Arc<Relay>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Relay>) {
-        self.woken.store(true, Ordering::SeqCst);
-        self.task.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
-    }
+async fn ready(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<()> {
+    let mut waiting = Waiting::default();
+    poll_fn(|context| waiting.poll(fd.as_raw_fd(), interest, context)).await
 }
 
 /// What a system call on a non-blocking socket came to.
@@ -99,8 +46,15 @@ mod tests {
     use super::*;
     use crate::core::tests::run_on_core;
     use crate::socket::tests::pair;
+    use crate::{executor, sleep};
+    use futures_lite::future::poll_once;
+    use std::future::Future;
     use std::os::fd::AsFd;
     use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Wake, Waker};
+    use std::time::Duration;
 
     #[derive(Default)]
     struct Woken(AtomicBool);
@@ -109,6 +63,24 @@ mod tests {
         fn wake(self: Arc<Woken>) {
             self.0.store(true, Ordering::SeqCst);
         }
+    }
+
+    #[test]
+    fn a_wait_that_is_left_gives_its_place_back() {
+        run_on_core(|| async {
+            let before = executor::waiting();
+            let (near, far) = pair().await;
+            for _ in 0..100 {
+                let waits = pin!(readable(near.read.fd.as_fd()));
+                assert!(poll_once(waits).await.is_none());
+            }
+            while executor::waiting() > before {
+                sleep(Duration::from_millis(1)).await;
+            }
+            drop(far);
+            readable(near.read.fd.as_fd()).await.expect("its end can be read");
+            assert_eq!(executor::waiting(), before);
+        });
     }
 
     #[test]

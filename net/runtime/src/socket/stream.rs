@@ -1,15 +1,15 @@
 //! A socket as the poll-based traits of `futures`, for libraries that want them, as TLS does.
 
 use super::Socket;
-use super::readiness::{Attempt, Registration, attempt};
+use super::readiness::{Attempt, attempt};
+use crate::executor::{Interest, Waiting};
 use futures_lite::{AsyncRead, AsyncWrite};
-use glommio::io::PollableFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::SockRef;
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -17,20 +17,16 @@ use std::task::{Context, Poll, ready};
 /// A socket bound to the core it was made on.
 #[derive(Debug)]
 pub struct Stream {
-    // Dropped before the descriptor: a registration ends before its descriptor is closed.
-    reading: Registration,
-    writing: Registration,
-    fd: PollableFd<Arc<OwnedFd>>,
+    // Dropped before the descriptor: a wait ends before its descriptor is closed.
+    reading: Waiting,
+    writing: Waiting,
+    fd: Arc<OwnedFd>,
 }
 
 impl Socket {
     /// Binds the socket to this core.
-    ///
-    /// # Errors
-    /// When the executor refuses.
-    pub fn into_stream(self) -> io::Result<Stream> {
-        let fd = PollableFd::new(self.read.fd)?;
-        Ok(Stream { reading: Registration::default(), writing: Registration::default(), fd })
+    pub fn into_stream(self) -> Stream {
+        Stream { reading: Waiting::default(), writing: Waiting::default(), fd: self.read.fd }
     }
 }
 
@@ -43,15 +39,11 @@ impl Stream {
     ) -> Poll<io::Result<T>> {
         let Stream { reading, writing, fd } = self;
         loop {
-            match attempt(|| call(fd.get_ref()))? {
+            match attempt(|| call(fd))? {
                 Attempt::Done(value) => return Poll::Ready(Ok(value)),
                 Attempt::WouldBlock => match direction {
-                    Direction::Read => {
-                        ready!(reading.poll(context, |context, state| fd.poll_readable(context, state)))?;
-                    }
-                    Direction::Write => {
-                        ready!(writing.poll(context, |context, state| fd.poll_writable(context, state)))?;
-                    }
+                    Direction::Read => ready!(reading.poll(fd.as_raw_fd(), Interest::Read, context))?,
+                    Direction::Write => ready!(writing.poll(fd.as_raw_fd(), Interest::Write, context))?,
                 },
             }
         }
@@ -87,7 +79,7 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&**self.fd.get_ref()).shutdown(Shutdown::Write))
+        Poll::Ready(SockRef::from(&*self.fd).shutdown(Shutdown::Write))
     }
 }
 
@@ -103,7 +95,7 @@ mod tests {
         const BYTES: usize = 3 << 20;
         run_on_core(|| async {
             let (near, far) = pair().await;
-            let (mut near, mut far) = (near.into_stream().unwrap(), far.into_stream().unwrap());
+            let (mut near, mut far) = (near.into_stream(), far.into_stream());
             let sending = spawn(Queue::Network, async move {
                 near.write_all(&pattern(BYTES)).await.unwrap();
                 near.close().await.unwrap();

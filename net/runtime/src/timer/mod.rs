@@ -1,14 +1,11 @@
 //! Time on a core: sleeping, and giving up on what takes too long.
 //!
-//! All timers of a core wait in one list of our own, behind one descriptor of the kernel. The executor's
-//! timers are not used: it looks at every one of them each time around its loop, walks through every
-//! millisecond since its start when their number first passes 256, and mistakes them after 2³² of them.
-//! Times are monotonic; only `wall_clock_ms` follows the clock that people set.
+//! All timers of a core wait in one list, up to the first of which it sleeps. Times are monotonic; only `wall_clock_ms` follows the clock that people set.
 
 mod alarms;
 mod sleep;
 
-pub(crate) use alarms::{drive, install, uninstall};
+pub(crate) use alarms::{install, take_due, uninstall, until_next};
 pub use sleep::{Sleep, sleep, sleep_until};
 
 use futures_lite::future;
